@@ -127,7 +127,8 @@ func (x *Exchange) order(ctx context.Context, fn func(context.Context) error) (s
 		}
 		return sent, fmt.Errorf("%w: %w", ErrStore, h.Err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	// Somebody who hangs up must not leave an order half done, nor look like a store that does not answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	sent = time.Now()
 	switch err = fn(ctx); {

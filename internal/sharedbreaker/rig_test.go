@@ -12,6 +12,7 @@ import (
 
 	"github.com/retryplane/retryplane/internal/keyspace"
 	"github.com/retryplane/retryplane/internal/redistest"
+	"github.com/retryplane/retryplane/internal/script"
 	"github.com/retryplane/retryplane/pkg/policy"
 )
 
@@ -216,8 +217,8 @@ func wantState(t testing.TB, s Standing, state policy.State, generation int64) {
 }
 
 // interfere calls fn once, before the next call of a script leaves the Board.
-func interfere(b *Board, script *redis.Script, fn func()) {
-	hook := &interference{hash: script.Hash(), fn: fn}
+func interfere(b *Board, s script.Script, fn func()) {
+	hook := &interference{hash: s.Hash(), fn: fn}
 	b.rdb.AddHook(hook)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/retryplane/retryplane/internal/keyspace"
+	"github.com/retryplane/retryplane/internal/script"
 )
 
 var (
@@ -39,21 +40,21 @@ var (
 )
 
 var (
-	observeScript  = script(observeLua)
-	evidenceScript = script(evidenceLua)
-	commitScript   = script(commitLua)
-	probeScript    = script(probeLua)
-	overrideScript = script(overrideLua)
-	policyScript   = script(policyLua)
-	restoreScript  = script(restoreLua)
-	readScript     = script(readLua)
-	advanceScript  = script(advanceLua)
-	forgetScript   = script(forgetLua)
-	epochScript    = script(epochLua)
+	observeScript  = onBoard(observeLua)
+	evidenceScript = onBoard(evidenceLua)
+	commitScript   = onBoard(commitLua)
+	probeScript    = onBoard(probeLua)
+	overrideScript = onBoard(overrideLua)
+	policyScript   = onBoard(policyLua)
+	restoreScript  = onBoard(restoreLua)
+	readScript     = onBoard(readLua)
+	advanceScript  = onBoard(advanceLua)
+	forgetScript   = onBoard(forgetLua)
+	epochScript    = onBoard(epochLua)
 )
 
-func script(source string) *redis.Script {
-	return redis.NewScript("local NOTICE = " + strconv.Quote(keyspace.Notice) + "\n" + boardLua + source)
+func onBoard(source string) script.Script {
+	return script.New("local NOTICE = " + strconv.Quote(keyspace.Notice) + "\n" + boardLua + source)
 }
 
 // keys are the names of a group's keys, made once: every call needs them.

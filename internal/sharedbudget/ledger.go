@@ -76,7 +76,7 @@ func (l *Ledger) draw(ctx context.Context, group int, draws []Draw) ([]Drawn, ti
 			d.Budget.Window.Milliseconds(), d.Budget.GrantTTL.Milliseconds())
 	}
 	const each = 7
-	reply, err := c.once(ctx, l.rdb, drawScript, 1+each*len(draws))
+	reply, err := c.run(ctx, l.rdb, drawScript, 1+each*len(draws))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -106,7 +106,7 @@ func (l *Ledger) Read(ctx context.Context, group int, asks []Ask) ([]policy.Usag
 			c.add(a.Name, a.Budget.Ratio, a.Budget.Floor, a.Budget.Window.Milliseconds(), a.Budget.GrantTTL.Milliseconds())
 		}
 		const each = 5
-		reply, err := c.read(ctx, l.rdb, readScript, each*len(part))
+		reply, err := c.run(ctx, l.rdb, readScript, each*len(part))
 		if err != nil {
 			return nil, fmt.Errorf("read group %d: %w", group, err)
 		}
