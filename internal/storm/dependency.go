@@ -23,11 +23,9 @@ type Dependency struct {
 	Queue   int           // longest queue: 5,000
 	Network time.Duration // one way: 5 ms
 
-	// Fail, if set, decides about each arriving attempt of an instance; a non-nil error is the answer.
-	Fail func(now time.Time, instance int) error
-
 	meter   *Meter
 	mu      sync.Mutex
+	fail    Fault
 	jobs    []*job
 	idle    int
 	stalled time.Time // workers stand still until then
@@ -46,6 +44,19 @@ func NewDependency(meter *Meter, seed uint64) *Dependency {
 	return d
 }
 
+// Fault decides about each arriving attempt of an instance; a non-nil error is the answer.
+type Fault func(now time.Time, instance int) error
+
+// Down is the fault of a dependency that answers every attempt with an error at once.
+func Down(time.Time, int) error { return ErrDown }
+
+// Break lets a fault begin; nil ends it.
+func (d *Dependency) Break(f Fault) {
+	d.mu.Lock()
+	d.fail = f
+	d.mu.Unlock()
+}
+
 // Stall makes every worker stand still for a time, whatever it is working on.
 func (d *Dependency) Stall(length time.Duration) {
 	d.mu.Lock()
@@ -59,8 +70,11 @@ func (d *Dependency) Call(ctx context.Context, instance int) error {
 		return err
 	}
 	d.meter.arrived(time.Now())
-	if d.Fail != nil {
-		if err := d.Fail(time.Now(), instance); err != nil {
+	d.mu.Lock()
+	fail := d.fail
+	d.mu.Unlock()
+	if fail != nil {
+		if err := fail(time.Now(), instance); err != nil {
 			if werr := wait(ctx, d.Network); werr != nil {
 				return werr
 			}

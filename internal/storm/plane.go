@@ -120,8 +120,11 @@ func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	case resp := <-done:
+		if err := wait(req.Context(), planeOneWay); err != nil {
+			return nil, err
+		}
 		resp.Request = req
-		return resp, wait(req.Context(), planeOneWay)
+		return resp, nil
 	}
 }
 

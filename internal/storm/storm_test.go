@@ -19,9 +19,9 @@ const (
 )
 
 // scenario is what happens to the dependency; it runs in the bubble beside the fleet.
-type scenario func(p *Plane, d *Dependency)
+type scenario func(t *testing.T, p *Plane, d *Dependency)
 
-func stall(_ *Plane, d *Dependency) {
+func stall(_ *testing.T, _ *Plane, d *Dependency) {
 	time.Sleep(fault * time.Second)
 	d.Stall(2 * time.Second)
 }
@@ -50,7 +50,7 @@ func storm(t *testing.T, n, length int, happens scenario, product bool, prepare 
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(length)*time.Second)
 		defer cancel()
-		go happens(plane, d)
+		go happens(t, plane, d)
 		Drive(ctx, m, callers, load, 1)
 	})
 	return m
@@ -140,14 +140,9 @@ func TestStormDown(t *testing.T) {
 	}
 }
 
-func down(_ *Plane, d *Dependency) {
-	start := time.Now().Add(fault * time.Second)
-	d.Fail = func(now time.Time, _ int) error {
-		if !now.Before(start) {
-			return ErrDown
-		}
-		return nil
-	}
+func down(_ *testing.T, _ *Plane, d *Dependency) {
+	time.Sleep(fault * time.Second)
+	d.Break(Down)
 }
 
 // TestStormBudget: the dependency is down and the breaker forced closed. The fleet retries at most a tenth of its
