@@ -1,0 +1,129 @@
+// Package client guards a program's calls to its dependencies, together with the rest of the fleet: by a breaker and a
+// retry budget per dependency that all instances share through a control plane.
+//
+// A guarded call does no I/O. It acts on a view, which an exchange with the control plane (a sync) renews in the
+// background. Without the control plane every instance goes on with a breaker and a budget of its own; calls never
+// fail, and never wait, because the control plane is away.
+//
+//	c, err := client.New("http://127.0.0.1:8080")
+//	...
+//	defer c.Close(context.Background())
+//	payments := c.Dependency("payments")
+//	err = payments.Do(ctx, func(ctx context.Context) error { return charge(ctx) })
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Client guards the calls of one process. Its methods are safe for concurrent use.
+type Client struct {
+	config   *config
+	base     string // of the API, without a slash at the end
+	instance string // random per process start
+	start    time.Time
+
+	registry registry
+	syncer   syncer
+	link     link
+	events   events
+	stream   stream
+
+	seq        atomic.Int64
+	syncs      atomic.Int64 // answered
+	syncErrors atomic.Int64
+	refused    atomic.Bool // a refusal was logged
+
+	life   context.Context // of everything that runs in the background
+	end    context.CancelFunc
+	closed chan struct{} // by the first Close, when it is done
+	close  sync.Once
+	err    error // of the first Close
+}
+
+// New returns a Client of the control plane at baseURL, such as "https://retryplane.example.com". It does no I/O: the
+// control plane need not be up. The error names every option that is out of its bounds.
+func New(baseURL string, opts ...Option) (*Client, error) {
+	conf, err := newConfig(opts)
+	base, urlErr := parseBase(baseURL)
+	if err = errors.Join(urlErr, err); err != nil {
+		return nil, fmt.Errorf("retryplane client: %w", err)
+	}
+	c := &Client{
+		config: conf, base: base, instance: strings.ToLower(rand.Text()), start: conf.now(), closed: make(chan struct{}),
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.link.state.Store(&linkState{})
+	c.events = events{handle: conf.events, log: conf.log}
+	c.syncer.init(c)
+	c.registry.init(conf.cache)
+	c.stream.init(c)
+	return c, nil
+}
+
+func parseBase(s string) (string, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("base url: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return "", fmt.Errorf("base url: %q: must be http(s)://host[:port][/path]", s)
+	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return "", errors.New("base url: must have no user, query or fragment")
+	}
+	return strings.TrimRight(s, "/"), nil
+}
+
+// Dependency returns the handle of a dependency, to be kept by who calls it often. While somebody holds it, the same
+// name gives the same handle. For a name that is none (see [policy.ValidName]) the calls of the handle return an
+// [*InvalidNameError].
+func (c *Client) Dependency(name string) *Dependency { return c.registry.get(c, name) }
+
+// Flush reports what was counted and waits for the answer: the end of a serverless invocation. ctx bounds it. What could
+// not be sent waits for the next time. Errors: [ErrUnreachable] without trying, while a control plane that failed is
+// left alone; what the sync failed of; ctx's; [ErrClosed].
+func (c *Client) Flush(ctx context.Context) error {
+	if c.link.now().closed {
+		return ErrClosed
+	}
+	return c.syncer.flush(ctx)
+}
+
+// Close flushes, as far as ctx allows, and ends everything that runs in the background. Handles go on working on their
+// own. Only the first Close does that; others wait for it, and all return its error: what Flush failed of.
+func (c *Client) Close(ctx context.Context) error {
+	c.close.Do(func() {
+		defer close(c.closed)
+		c.err = c.syncer.flush(ctx)
+		before, after := c.link.shut(c.now())
+		c.syncer.stop()
+		c.end()
+		c.syncer.ends.Wait()
+		c.registry.each(func(d *Dependency) { d.relink() })
+		c.relink(before, after, nil)
+		c.stream.ends.Wait()
+		if c.config.transport != nil {
+			c.config.transport.CloseIdleConnections()
+		}
+		c.events.wait(ctx.Done())
+	})
+	select {
+	case <-c.closed:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Client) now() time.Time { return c.config.now() }
+
+// clocked reports whether nobody minds the clock in the background, so that calls do.
+func (c *Client) clocked() bool { return c.config.serverless || c.link.now().closed }
