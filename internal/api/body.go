@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -51,6 +53,9 @@ func read(c *gin.Context, v any, strictly bool) error {
 		return malformed("the body goes on after its JSON value")
 	}
 	if strictly {
+		if bytes.Equal(bytes.TrimSpace(body), []byte("null")) { // decodes into nothing, which as a policy means all defaults
+			return malformed("the body has the wrong type", wire.ProblemField{Field: "body", Limit: "an object"})
+		}
 		if fields := unknownFields(body, reflect.TypeOf(v).Elem(), "", nil); len(fields) > 0 {
 			return problem(http.StatusBadRequest, wire.CodeMalformed, "the body has unknown fields", fields...)
 		}
@@ -110,7 +115,8 @@ func unknownFields(body []byte, t reflect.Type, prefix string, fields []wire.Pro
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		known[name] = t.Field(i).Type
 	}
-	for name, raw := range members {
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		raw := members[name]
 		sub, ok := known[name]
 		if !ok {
 			fields = append(fields, wire.ProblemField{Field: prefix + name, Limit: "no such field"})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retryplane/retryplane/internal/exchange"
+	"github.com/retryplane/retryplane/pkg/policy"
 	"github.com/retryplane/retryplane/pkg/wire"
 )
 
@@ -31,6 +32,33 @@ type hub struct {
 	draining bool
 	whole    *snapshot           // for those who watch everything; nil after an event
 	before   map[string]counters // of the last tick; nil while nobody wants counters
+	pushed   map[string]outline  // of the last change of each dependency; nil while nobody listens
+}
+
+// outline is what instances are told at once. Reopenings and probings within an episode are not in it: instances learn
+// them when they next ask, and a fleet that is told of every one would be told every few seconds.
+type outline struct {
+	epoch      string
+	generation int64 // only while closed: calls count under it
+	closed     bool
+	ramping    bool
+	mode       string
+	revision   int64
+	policy     int64
+}
+
+func outlineOf(d *wire.Dependency) outline {
+	a := d.Breaker.Automatic
+	o := outline{epoch: a.Epoch, closed: a.State == wire.Closed, policy: d.Policy.Version}
+	if o.closed {
+		o.generation = a.Generation
+	} else {
+		o.ramping = a.AdmitPPM > 0
+	}
+	if v := d.Breaker.Override; v != nil {
+		o.mode, o.revision = v.Mode, v.Revision
+	}
+	return o
 }
 
 // mostQueued bounds the frames that wait for one client.
@@ -47,6 +75,7 @@ type subscriber struct {
 	only     map[string]bool // nil = all that the caller may see
 	caller   *caller
 	counters bool
+	reopens  bool // also what happens within an episode
 	frames   chan []byte
 	late     chan struct{} // tells the writer that the queue overflowed
 	lagging  bool          // the next state covers everything; guarded by hub.mu
@@ -62,9 +91,9 @@ func newHub(x *exchange.Exchange, most int) *hub {
 	return &hub{exchange: x, most: most, drained: make(chan struct{}), streams: make(map[*subscriber]struct{})}
 }
 
-func newSubscriber(who *caller, only map[string]bool, counters bool) *subscriber {
+func newSubscriber(who *caller, only map[string]bool, counters, reopens bool) *subscriber {
 	return &subscriber{
-		only: only, caller: who, counters: counters,
+		only: only, caller: who, counters: counters, reopens: reopens,
 		frames: make(chan []byte, mostQueued), late: make(chan struct{}, 1),
 	}
 }
@@ -181,10 +210,12 @@ func (h *hub) publish(e exchange.Event) {
 	defer h.mu.Unlock()
 	h.whole = nil
 	if len(h.streams) == 0 {
+		h.pushed = nil
 		return
 	}
 	var name string
 	var data []byte
+	var within bool // an episode
 	var err error
 	switch {
 	case e.Change != nil:
@@ -194,19 +225,29 @@ func (h *hub) publish(e exchange.Event) {
 		if !ok {
 			return // its forget comes next
 		}
+		if h.pushed == nil {
+			h.pushed = make(map[string]outline)
+		}
+		is := outlineOf(&d)
+		was, known := h.pushed[name]
+		within = known && is == was && !is.closed
+		h.pushed[name] = is
 		data, err = frame(wire.EventChange, d)
 	case e.Transition != nil:
 		name = e.Transition.Dependency
+		cause := policy.Cause(e.Transition.Cause)
+		within = cause == policy.CauseReopen || cause == policy.CauseProbe
 		data, err = frame(wire.EventTransition, e.Transition)
 	default:
 		name = e.Forgotten
+		delete(h.pushed, name)
 		data, err = frame(wire.EventForget, wire.Forgotten{Name: name})
 	}
 	if err != nil {
 		return // only a number that JSON cannot hold, and the exchange divides by nothing that is zero
 	}
 	for u := range h.streams {
-		if u.watches(name) {
+		if (!within || u.reopens) && u.watches(name) {
 			u.offer(data)
 		}
 	}

@@ -95,6 +95,14 @@ func (s *Server) guard(c *gin.Context) {
 	c.Next()
 }
 
+// sameOrigin refuses what a browser sends for another site's page: with auth off nothing else would stop that page from
+// resetting breakers on loopback, because a POST without a body needs nobody's leave.
+func (s *Server) sameOrigin(c *gin.Context) {
+	if err := s.origins.Check(c.Request); err != nil {
+		s.fail(c, problem(http.StatusForbidden, wire.CodeForbidden, "the request comes from a page of another site"))
+	}
+}
+
 // elsewhere serves the page, and a problem for what is neither a route nor a page. Under /v1 a token comes first, so
 // that nobody without one learns which routes there are.
 func (s *Server) elsewhere(c *gin.Context) {
@@ -129,5 +137,28 @@ func (s *Server) servePage(c *gin.Context) {
 	h.Set("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'")
 	h.Del("Cache-Control")  // the page knows how long its files last
 	c.Status(http.StatusOK) // gin came here with 404
-	s.page.ServeHTTP(c.Writer, c.Request)
+	w := &pageWriter{ResponseWriter: c.Writer}
+	s.page.ServeHTTP(w, c.Request)
+	if w.missing {
+		s.fail(c, problem(http.StatusNotFound, wire.CodeNotFound, "there is nothing at this path"))
+	}
+}
+
+// pageWriter holds back the page's own 404, which is no problem+json.
+type pageWriter struct {
+	http.ResponseWriter
+	missing bool
+}
+
+func (w *pageWriter) WriteHeader(status int) {
+	if w.missing = status == http.StatusNotFound; !w.missing {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *pageWriter) Write(p []byte) (int, error) {
+	if w.missing {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }

@@ -40,6 +40,7 @@ type Server struct {
 	registry *prometheus.Registry
 	page     http.Handler
 	hub      *hub
+	origins  *http.CrossOriginProtection
 	engine   *gin.Engine
 	started  time.Time
 }
@@ -60,7 +61,7 @@ func New(d Deps) *Server {
 	}
 	s := &Server{
 		exchange: d.Exchange, auth: d.Auth, log: d.Log, version: d.Version, store: d.Store, registry: d.Registry,
-		page: d.Page, hub: newHub(d.Exchange, d.MaxStreams), engine: gin.New(), started: time.Now(),
+		page: d.Page, hub: newHub(d.Exchange, d.MaxStreams), origins: http.NewCrossOriginProtection(), engine: gin.New(), started: time.Now(),
 	}
 	registerMetrics(d.Registry, d.Exchange, s.hub, d.Version)
 
@@ -72,7 +73,7 @@ func New(d Deps) *Server {
 	if err := e.SetTrustedProxies(nil); err != nil {
 		panic(err) // only for a list that does not parse
 	}
-	e.Use(s.guard)
+	e.Use(s.guard, s.sameOrigin)
 	for _, r := range s.routes() {
 		e.Handle(r.method, r.path, s.serve(r))
 	}

@@ -74,14 +74,14 @@ func subscription(c *gin.Context) (*subscriber, error) {
 			out = append(out, wire.ProblemField{Field: "dependency", Limit: who.limit() + ", not " + name})
 		}
 	}
-	withCounters := q.truth("counters")
+	withCounters, reopens := q.truth("counters"), q.truth("reopenings")
 	switch {
 	case len(q.fields) > 0:
 		return nil, invalid(q.fields...)
 	case len(out) > 0:
 		return nil, who.forbidden(out...)
 	}
-	return newSubscriber(who, only, withCounters), nil
+	return newSubscriber(who, only, withCounters, withCounters || reopens), nil
 }
 
 // write sends a stream's state and then its events. It returns when the stream is over: nil if we ended it.

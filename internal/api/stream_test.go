@@ -268,6 +268,68 @@ func TestStreamOverflow(t *testing.T) {
 	})
 }
 
+// TestStreamReopenings: what happens within an episode is told to those who ask for it, its start and its end to
+// everybody.
+func TestStreamReopenings(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]string{"": "trip reset", "?reopenings=1": "trip probe reopen probe reopen reset"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := bubble(t)
+			s := b.request(t, wire.PathStream+query)
+			causes := make(chan string, 100)
+			go func() {
+				defer close(causes)
+				for {
+					line, err := s.ReadString('\n')
+					if err != nil {
+						return
+					}
+					if text, ok := strings.CutPrefix(line, "data: "); ok && strings.Contains(text, `"cause"`) {
+						causes <- decode[wire.Transition](t, text).Cause
+					}
+				}
+			}()
+			seq := int64(0)
+			sync := func(report wire.Report) wire.Decision {
+				t.Helper()
+				seq++
+				report.Name = "a"
+				resp, err := b.x.Sync(t.Context(), &wire.SyncRequest{Instance: "i", Seq: seq, Dependencies: []wire.Report{report}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return resp.Dependencies[0]
+			}
+			now := sync(wire.Report{})
+			for now.State == wire.Closed {
+				now = sync(wire.Report{Epoch: now.Epoch, Generation: now.Generation, Requests: 50, Attempts: 50, Failure: 50})
+				time.Sleep(500 * time.Millisecond) // virtual, as below
+			}
+			for reopenings := int64(0); reopenings < 2; { // each probe fails
+				if now = sync(wire.Report{WantProbe: true}); now.Permit != nil {
+					sync(wire.Report{Epoch: now.Epoch, Generation: now.Generation, Requests: 1, Attempts: 1, Failure: 1,
+						Probes: []wire.ProbeResult{{Token: now.Permit.Token, Outcome: "failure"}}})
+				}
+				time.Sleep(100 * time.Millisecond)
+				d, _ := b.x.Dependency("a")
+				reopenings = d.Breaker.Automatic.Reopenings
+			}
+			if _, err := b.x.Reset(t.Context(), "a", "t"); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for cause := range causes {
+				if got = append(got, cause); cause == "reset" {
+					break
+				}
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%q: got %v, want %s", query, got, want)
+			}
+		})
+	}
+}
+
 // bubbled is a replica in virtual time, behind connections that hold no bytes: a client that does not read blocks its
 // writer at once.
 type bubbled struct {

@@ -34,7 +34,8 @@ func checkSync(r *wire.SyncRequest) []wire.ProblemField {
 	c.text("instance", r.Instance, 1, wire.MaxInstance)
 	c.text("service", r.Service, 0, wire.MaxLabel)
 	c.text("version", r.Version, 0, wire.MaxLabel)
-	c.number("seq", r.Seq, mostNumber)
+	// A sync without a number would get the answer of the first one for ever, and count nothing.
+	c.must("seq", r.Seq >= 1 && r.Seq <= mostNumber, fmt.Sprintf("1 to %d", mostNumber))
 	if !c.must("dependencies", len(r.Dependencies) <= wire.MaxReports, fmt.Sprintf("at most %d reports", wire.MaxReports)) {
 		return c.fields
 	}

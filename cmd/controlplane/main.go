@@ -1,0 +1,120 @@
+// Command controlplane is the Retryplane server and its operator command line.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker: -X main.version=v1.2.3.
+var version = "dev"
+
+// Exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // something failed that was asked for rightly
+	exitUsage = 2 // the command line, the environment or the config file is wrong
+)
+
+func main() {
+	// The first signal ends gracefully; AfterFunc gives the second one back its meaning: end at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, os.Getenv))
+}
+
+// commands is the command line.
+type commands struct {
+	Serve   serveFlags   `cmd:"" default:"withargs" help:"Run the server (default)."`
+	Token   tokenFlags   `cmd:"" help:"Print a new token and the lines for the config file that let it in."`
+	Version versionFlags `cmd:"" help:"Print the version."`
+}
+
+// versionFlags are none.
+type versionFlags struct{}
+
+// run is the whole program: it ends when its command has ended or, gracefully, after ctx. It returns the exit code and
+// may run many times in one process.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
+	var c commands
+	helped := false
+	parser, err := kong.New(&c,
+		kong.Name("controlplane"),
+		kong.Description("Retryplane's control plane: one breaker and one retry budget per dependency for a whole fleet."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { helped = true }), // only --help exits; a program that can be run twice must not
+		kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
+			return fromEnvironment(f, getenv), nil
+		})),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		panic(err) // only for a wrong grammar
+	}
+	cmd, err := parser.Parse(args)
+	if helped {
+		return exitOK
+	}
+	if err != nil {
+		return refuse(stderr, err)
+	}
+	switch cmd.Selected().Name {
+	case "token":
+		return printToken(stdout, stderr, c.Token)
+	case "version":
+		if _, err := fmt.Fprintf(stdout, "controlplane %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH); err != nil {
+			return exitError
+		}
+		return exitOK
+	}
+	s, err := c.Serve.settings()
+	if err != nil {
+		return refuse(stderr, err)
+	}
+	logger := s.logger(stderr)
+	if err := serve(ctx, s, logger); err != nil {
+		logger.Error("ended", "error", err)
+		return exitError
+	}
+	return exitOK
+}
+
+// fromEnvironment returns the value of a flag's variable, or nil. An empty variable counts as unset.
+func fromEnvironment(f *kong.Flag, getenv func(string) string) any {
+	for _, name := range f.Envs {
+		if v := getenv(name); v != "" {
+			return v
+		}
+	}
+	return nil
+}
+
+// refuse reports what the user got wrong, each mistake on a line of its own.
+func refuse(stderr io.Writer, err error) int {
+	l := log.New(stderr, "controlplane: ", 0)
+	for _, e := range unjoin(err) {
+		l.Print(e)
+	}
+	return exitUsage
+}
+
+// unjoin returns the errors that were joined into err.
+func unjoin(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, unjoin(e)...)
+	}
+	return all
+}
