@@ -1,0 +1,51 @@
+# Every target works on a bare Debian 12 with Go and Node. `make help` lists them.
+
+export GOFLAGS = -tags=nomsgpack -buildvcs=false
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  = -X main.version=$(VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build and start the control plane with the embedded store on 127.0.0.1:8080
+	./bin/controlplane serve
+
+.PHONY: build
+build: ## build bin/controlplane and bin/agent
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/controlplane ./cmd/agent
+
+.PHONY: test
+test: deps vet ## install what the tests need, then run every test with the race detector
+	go test -race -timeout 15m ./...
+	cd bench && go vet ./... && go test -run '^$$' -bench . -benchtime 1x ./...
+
+.PHONY: vet
+vet: ## gofmt and go vet
+	@bad=$$(gofmt -l cmd internal pkg web bench); test -z "$$bad" || { echo "gofmt: $$bad"; exit 1; }
+	go vet ./...
+
+.PHONY: deps
+deps: ## install redis-server if it is missing
+	@command -v redis-server >/dev/null || ./tools/install redis-server
+
+.PHONY: storm
+storm: ## the published retry storm, with its figures
+	go test -run TestStorm -v -count 1 ./internal/storm/
+
+.PHONY: bench-client
+bench-client: ## the guarded call beside gobreaker and failsafe-go, as ratios
+	./tools/bench-client
+
+.PHONY: bench-redis
+bench-redis: deps ## what syncs cost Redis
+	go test -run '^$$' -bench . ./internal/sharedbreaker ./internal/sharedbudget
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for 60 s
+	./tools/fuzz 60s
+
+.PHONY: lint
+lint: ## golangci-lint, if it is on the PATH
+	golangci-lint run

@@ -1,0 +1,16 @@
+module github.com/retryplane/retryplane/bench
+
+go 1.26.0
+
+require (
+	github.com/failsafe-go/failsafe-go v0.9.8
+	github.com/retryplane/retryplane v0.0.0
+	github.com/sony/gobreaker/v2 v2.4.0
+)
+
+require (
+	github.com/bits-and-blooms/bitset v1.24.4 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+)
+
+replace github.com/retryplane/retryplane => ../
