@@ -74,10 +74,14 @@ func (b *Board) NewEpoch(ctx context.Context, group int) (string, error) {
 // Errors: ErrInForce while an override stands, ErrNotFound.
 func (b *Board) Forget(ctx context.Context, name string) error {
 	k := groupKeys[keyspace.Group(name)]
+	until, err := b.orderUntil(ctx, k.epoch)
+	if err != nil {
+		return fmt.Errorf("forget %q: %w", name, err)
+	}
 	word, err := forgetScript.Run(ctx, b.rdb, []string{
 		k.epoch, k.deps, k.overrides, k.policies, k.due,
 		stateKey(name), permitsKey(name), sampleKey(name), displayKey(name),
-	}, b.newEpoch(), name).Text()
+	}, b.newEpoch(), name, until).Text()
 	r := &reply{[]any{word}, err}
 	if err := r.status(); err != nil {
 		return fmt.Errorf("forget %q: %w", name, err)

@@ -29,6 +29,11 @@ local function clock()
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
+-- late reports whether an order is too old: whoever gave it was told long ago that it failed.
+local function late(deadline)
+  return deadline ~= '' and clock() > tonumber(deadline)
+end
+
 local function changed()
   redis.call('PUBLISH', NOTICE, string.match(KEYS[1], '{g(%d+)}'))
 end

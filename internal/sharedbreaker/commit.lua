@@ -4,8 +4,12 @@
 -- KEYS  epoch, state, log, due
 -- ARGV  1 dependency, 2 "epoch,generation,phase" decided on, 3 version of the rule counters decided on ('' = any),
 --       4 the new b, 5 when it needs a look without traffic (0 = never), 6 cause ('' = nothing to log), 7 from, 8 to,
---       9 new generation, 10 reason, 11 actor
--- Returns {1, now, id of the log entry} or {0} if somebody was faster.
+--       9 new generation, 10 reason, 11 actor, 12 when an operator's order is too old ('' = never)
+-- Returns {1, now, id of the log entry}, {0} if somebody was faster, or {2} if it is too late.
+
+if late(ARGV[12]) then
+  return {2}
+end
 
 local b, r = unpack(redis.call('HMGET', KEYS[2], 'b', 'r'))
 local e, generation, phase = head(b)

@@ -47,7 +47,7 @@ func (b *Board) decide(ctx context.Context, d *dossier, results []Probe, asks []
 				break
 			}
 			permits = nil // of a round that is over
-			if current, err = b.commit(ctx, d, next, cause, version, ""); err != nil {
+			if current, err = b.commit(ctx, d, next, cause, version, "", ""); err != nil {
 				return err
 			}
 		}
@@ -125,16 +125,22 @@ func (b *Board) evidence(ctx context.Context, d *dossier, in *policy.Input) (ver
 	return text(n), true, nil
 }
 
-// commit tries to make next the breaker of a dependency. It reports false if another one than the breaker that was
+// commit tries to make next the breaker of a dependency. until is when an operator's order is too old, "" for the
+// decisions of reports. It reports false if another one than the breaker that was
 // decided on stands there by now, or if version is given and rule counters have changed.
-func (b *Board) commit(ctx context.Context, d *dossier, next policy.Breaker, cause policy.Cause, version, actor string) (bool, error) {
+func (b *Board) commit(ctx context.Context, d *dossier, next policy.Breaker, cause policy.Cause, version, actor, until string) (bool, error) {
 	s := &d.standing
 	k := groupKeys[d.group]
 	r := newReply(commitScript.Run(ctx, b.rdb, []string{k.epoch, stateKey(s.Name), k.log, k.due},
 		s.Name, head(s.Epoch, s.Breaker), version, encodeBreaker(s.Epoch, next), millis(due(next, d.set)),
-		string(cause), s.Breaker.State.String(), next.State.String(), text(next.Generation), next.Reason, actor))
-	if r.int() == 0 {
+		string(cause), s.Breaker.State.String(), next.State.String(), text(next.Generation), next.Reason, actor, until))
+	switch won := r.int(); {
+	case r.err != nil:
 		return false, r.wrap("commit")
+	case won == 0:
+		return false, nil
+	case won == 2:
+		return false, errLate
 	}
 	now, id := moment(r.text()), r.text()
 	if r.err != nil {

@@ -1,8 +1,12 @@
 -- forget drops everything about a dependency but its log entries.
 --
 -- KEYS  epoch, deps, ovr, pol, due, state, permits, instances, display
--- ARGV  id for a new epoch, dependency
--- Returns 'ok', 'in_force' while an override stands, or 'missing'.
+-- ARGV  id for a new epoch, dependency, when the order is too old
+-- Returns 'ok', 'in_force' while an override stands, 'missing' or 'late'.
+
+if late(ARGV[3]) then
+  return 'late'
+end
 
 local now, name = clock(), ARGV[2]
 if standing(redis.call('HGET', KEYS[3], name), now) then

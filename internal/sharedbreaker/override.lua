@@ -2,8 +2,13 @@
 --
 -- KEYS  epoch, deps, ovr, pol, log, due, state, permits
 -- ARGV  1 id for a new epoch, 2 dependency, 3 revision expected (-1 = any, 0 = none), 4 time to live in ms,
---       5 JSON of mode, reason and actor ('' = remove), 6 actor
--- Returns {'ok', now, epoch, row as of observe, log entry: id, from, to, generation}, {'conflict'} or {'missing'}.
+--       5 JSON of mode, reason and actor ('' = remove), 6 actor, 7 when the order is too old
+-- Returns {'ok', now, epoch, row as of observe, log entry: id, from, to, generation}, {'conflict'}, {'missing'} or
+-- {'late'}.
+
+if late(ARGV[7]) then
+  return {'late'}
+end
 
 local now, name = clock(), ARGV[2]
 local v = redis.call('HGET', KEYS[3], name)

@@ -1,8 +1,13 @@
 -- policy writes a dependency's policy, or removes it.
 --
 -- KEYS  epoch, deps, pol, due, state, permits
--- ARGV  1 id for a new epoch, 2 dependency, 3 version expected (-1 = any, 0 = none), 4 JSON ('' = remove)
--- Returns {'ok', version}, {'conflict'} or {'missing'}.
+-- ARGV  1 id for a new epoch, 2 dependency, 3 version expected (-1 = any, 0 = none), 4 JSON ('' = remove), 5 when the order is
+--       too old
+-- Returns {'ok', version}, {'conflict'}, {'missing'} or {'late'}.
+
+if late(ARGV[5]) then
+  return {'late'}
+end
 
 local now, name = clock(), ARGV[2]
 local v = redis.call('HGET', KEYS[3], name)

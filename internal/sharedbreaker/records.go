@@ -43,9 +43,13 @@ func (b *Board) DeleteOverride(ctx context.Context, name, actor string, expected
 
 func (b *Board) override(ctx context.Context, name, doc, actor, reason string, ttl time.Duration, expected int64) (Standing, error) {
 	k := groupKeys[keyspace.Group(name)]
+	until, err := b.orderUntil(ctx, k.epoch)
+	if err != nil {
+		return Standing{}, fmt.Errorf("override %q: %w", name, err)
+	}
 	r := newReply(overrideScript.Run(ctx, b.rdb,
 		[]string{k.epoch, k.deps, k.overrides, k.policies, k.log, k.due, stateKey(name), permitsKey(name)},
-		b.newEpoch(), name, expected, ttl.Milliseconds(), doc, actor))
+		b.newEpoch(), name, expected, ttl.Milliseconds(), doc, actor, until))
 	if err := r.status(); err != nil {
 		return Standing{}, fmt.Errorf("override %q: %w", name, err)
 	}
@@ -80,7 +84,11 @@ func (b *Board) Reset(ctx context.Context, name, actor string) (Standing, error)
 			return d.standing, nil // its state was of an older epoch, so it is closed and fresh already
 		}
 		next := d.standing.Breaker.Reset(d.standing.Now)
-		won, err := b.commit(ctx, &d, next, policy.CauseReset, "", actor)
+		until, err := b.orderUntil(ctx, groupKeys[d.group].epoch)
+		if err != nil {
+			return Standing{}, fmt.Errorf("reset %q: %w", name, err)
+		}
+		won, err := b.commit(ctx, &d, next, policy.CauseReset, "", actor, until)
 		if err != nil {
 			return Standing{}, fmt.Errorf("reset %q: %w", name, err)
 		}
@@ -110,10 +118,14 @@ func (b *Board) DeletePolicy(ctx context.Context, name string, expected int64) e
 
 func (b *Board) policy(ctx context.Context, name, doc string, expected int64) (int64, error) {
 	k := groupKeys[keyspace.Group(name)]
+	until, err := b.orderUntil(ctx, k.epoch)
+	if err != nil {
+		return 0, fmt.Errorf("policy of %q: %w", name, err)
+	}
 	r := newReply(policyScript.Run(ctx, b.rdb,
 		[]string{k.epoch, k.deps, k.policies, k.due, stateKey(name), permitsKey(name)},
-		b.newEpoch(), name, expected, doc))
-	err := r.status()
+		b.newEpoch(), name, expected, doc, until))
+	err = r.status()
 	version := r.int()
 	if err == nil {
 		err = r.err
@@ -153,6 +165,26 @@ func (b *Board) Restore(ctx context.Context, group int, saved []Saved) error {
 	return nil
 }
 
+// orderLife is how long an operator's order may take to be carried out, if ctx allows it that long. It is shorter than
+// the read timeout of any sensible client.
+const orderLife = 400 * time.Millisecond
+
+var errLate = errors.New("the store was too slow and did not carry it out")
+
+// orderUntil asks Redis for its time and returns when an order that is given now is too old. A Redis that hung has the
+// order in its queue when it goes on; by then the operator has been told that it failed, so it must not surface.
+func (b *Board) orderUntil(ctx context.Context, key string) (string, error) {
+	now, err := clockScript.Run(ctx, b.rdb, []string{key}).Text()
+	if err != nil {
+		return "", err
+	}
+	life := orderLife
+	if deadline, ok := ctx.Deadline(); ok {
+		life = min(life, time.Until(deadline))
+	}
+	return millis(moment(now).Add(life)), nil
+}
+
 // status reads the word with which scripts for operators begin their replies.
 func (r *reply) status() error {
 	switch word := r.text(); {
@@ -164,6 +196,8 @@ func (r *reply) status() error {
 		return ErrNotFound
 	case word == "in_force":
 		return ErrInForce
+	case word == "late":
+		return errLate
 	}
 	return nil
 }

@@ -37,6 +37,8 @@ var (
 	forgetLua string
 	//go:embed epoch.lua
 	epochLua string
+	//go:embed clock.lua
+	clockLua string
 )
 
 var (
@@ -51,6 +53,7 @@ var (
 	advanceScript  = onBoard(advanceLua)
 	forgetScript   = onBoard(forgetLua)
 	epochScript    = onBoard(epochLua)
+	clockScript    = onBoard(clockLua)
 )
 
 func onBoard(source string) script.Script {
