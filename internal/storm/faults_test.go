@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/retryplane/retryplane/internal/exchange"
+	"github.com/retryplane/retryplane/internal/simulation"
 	"github.com/retryplane/retryplane/pkg/client"
 	"github.com/retryplane/retryplane/pkg/policy"
 )
@@ -18,7 +19,7 @@ import (
 // the fleet finds back by itself, and the next outage opens the breaker as ever.
 func TestPlaneRestarts(t *testing.T) {
 	t.Parallel()
-	m := storm(t, 20, 40, func(t *testing.T, p *Plane, d *Dependency) {
+	m := storm(t, 20, 40, func(t *testing.T, p *Plane, d *simulation.Dependency) {
 		for range 2 {
 			time.Sleep(8 * time.Second)
 			p.Replicas[0].Away(true)
@@ -27,7 +28,7 @@ func TestPlaneRestarts(t *testing.T) {
 			p.Replicas[0].Away(false)
 		}
 		time.Sleep(6 * time.Second) // it is second 30
-		d.Break(Down)
+		d.Break(simulation.Down)
 	}, true, nil)
 	if sum := m.Sum(0, 30); sum.Failed > sum.Offered/100 {
 		t.Errorf("%d of %d requests failed while only the control plane was away", sum.Failed, sum.Offered)
@@ -40,7 +41,7 @@ func TestPlaneRestarts(t *testing.T) {
 // TestStoreRestarts: the same with the store, which comes back empty the second time.
 func TestStoreRestarts(t *testing.T) {
 	t.Parallel()
-	m := storm(t, 20, 50, func(_ *testing.T, p *Plane, d *Dependency) {
+	m := storm(t, 20, 50, func(_ *testing.T, p *Plane, d *simulation.Dependency) {
 		time.Sleep(5 * time.Second)
 		p.Store.SetError("LOADING away")
 		time.Sleep(15 * time.Second)
@@ -48,7 +49,7 @@ func TestStoreRestarts(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		p.Store.FlushAll()
 		time.Sleep(10 * time.Second) // it is second 35
-		d.Break(Down)
+		d.Break(simulation.Down)
 		time.Sleep(5 * time.Second)
 		p.Store.FlushAll() // in the middle of the episode: the breaker forms anew
 	}, true, nil)
@@ -73,10 +74,10 @@ func TestAlone(t *testing.T) {
 		// No breakers, neither the fleet's nor the instances' own: the budgets are what is looked at.
 		free := fleetPolicy()
 		free.Breaker.LocalFailures = 0
-		m := NewMeter()
-		d := NewDependency(m, 1)
+		m := simulation.NewMeter()
+		d := simulation.NewDependency(m, 1)
 		var degraded, recovered atomic.Int64
-		var callers []Caller
+		var callers []simulation.Caller
 		for range instances {
 			c, err := client.New("http://plane", client.WithHTTPClient(plane.Replicas[0].Client()), client.WithPolicy(free),
 				client.WithEvents(func(e client.Event) {
@@ -96,13 +97,13 @@ func TestAlone(t *testing.T) {
 		drive := func(length time.Duration) {
 			ctx, cancel := context.WithTimeout(t.Context(), length)
 			defer cancel()
-			Drive(ctx, m, callers, perSecond, 3)
+			simulation.Drive(ctx, m, callers, perSecond, 3)
 		}
 		drive(15 * time.Second) // everybody is told the fleet's size
 		plane.Replicas[0].Away(true)
 		drive(15 * time.Second)
 		from := len(m.Seconds())
-		d.Break(Down)
+		d.Break(simulation.Down)
 		drive(30 * time.Second)
 		d.Break(nil)
 		sum := m.Sum(from, from+30)
@@ -147,7 +148,7 @@ func TestColdStarts(t *testing.T) {
 			wg.Go(func() {
 				_ = c.Dependency("payments").Do(t.Context(), func(context.Context) error {
 					received.Add(1)
-					return ErrDown
+					return simulation.ErrDown
 				})
 			})
 		}
@@ -206,7 +207,7 @@ func TestQuietDependencyRecovers(t *testing.T) {
 		}
 		call(nil)
 		for range 12 {
-			call(ErrDown)
+			call(simulation.ErrDown)
 		}
 		if got := state(); got == "closed" {
 			t.Fatalf("after 12 failures in a row it is %s", got)

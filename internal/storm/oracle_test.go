@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/retryplane/retryplane/internal/exchange"
+	"github.com/retryplane/retryplane/internal/simulation"
 	"github.com/retryplane/retryplane/pkg/client"
 	"github.com/retryplane/retryplane/pkg/policy"
 )
@@ -66,7 +67,7 @@ func holdBudget(t *testing.T, seed uint64, trouble func(t *testing.T, p *Plane, 
 		defer mu.Unlock()
 		seen = append(seen, arrival{time.Now(), retry, ungranted})
 		if failing.IntN(2) == 0 {
-			return ErrDown
+			return simulation.ErrDown
 		}
 		return nil
 	}
@@ -81,7 +82,7 @@ func holdBudget(t *testing.T, seed uint64, trouble func(t *testing.T, p *Plane, 
 	var wg sync.WaitGroup
 	wg.Go(func() { trouble(t, plane, rand.New(rand.NewPCG(seed, 11))) })
 	for ctx.Err() == nil {
-		_ = wait(ctx, time.Duration(random.ExpFloat64()/perSecond*float64(time.Second)))
+		_ = simulation.Wait(ctx, time.Duration(random.ExpFloat64()/perSecond*float64(time.Second)))
 		m := fleet[random.IntN(len(fleet))]
 		if random.IntN(1500) == 0 {
 			m.born(t) // dies, and comes back as somebody else

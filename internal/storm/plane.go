@@ -2,6 +2,7 @@ package storm
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"github.com/retryplane/retryplane/internal/redistest"
 	"github.com/retryplane/retryplane/internal/sharedbreaker"
 	"github.com/retryplane/retryplane/internal/sharedbudget"
+	"github.com/retryplane/retryplane/internal/simulation"
 )
 
 // The distances of the published scenarios.
@@ -25,6 +27,8 @@ const (
 	storeRoundTrip = time.Millisecond
 	planeOneWay    = 3 * time.Millisecond
 )
+
+var errAway = errors.New("control plane is out of reach")
 
 // Plane is a whole control plane in a bubble of virtual time: the embedded store, one or more replicas, their API.
 type Plane struct {
@@ -95,7 +99,7 @@ func (r *Replica) Away(away bool) {
 
 // RoundTrip carries a request to the replica, with the network's delay each way.
 func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := wait(req.Context(), planeOneWay); err != nil {
+	if err := simulation.Wait(req.Context(), planeOneWay); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -120,7 +124,7 @@ func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	case resp := <-done:
-		if err := wait(req.Context(), planeOneWay); err != nil {
+		if err := simulation.Wait(req.Context(), planeOneWay); err != nil {
 			return nil, err
 		}
 		resp.Request = req

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/retryplane/retryplane/internal/exchange"
+	"github.com/retryplane/retryplane/internal/simulation"
 	"github.com/retryplane/retryplane/pkg/client"
 	"github.com/retryplane/retryplane/pkg/policy"
 )
@@ -19,18 +20,18 @@ const (
 )
 
 // scenario is what happens to the dependency; it runs in the bubble beside the fleet.
-type scenario func(t *testing.T, p *Plane, d *Dependency)
+type scenario func(t *testing.T, p *Plane, d *simulation.Dependency)
 
-func stall(_ *testing.T, _ *Plane, d *Dependency) {
+func stall(_ *testing.T, _ *Plane, d *simulation.Dependency) {
 	time.Sleep(fault * time.Second)
 	d.Stall(2 * time.Second)
 }
 
 // storm runs a fleet of n instances for length seconds. plane nil = the rival without a control plane.
-func storm(t *testing.T, n, length int, happens scenario, product bool, prepare func(*testing.T, *Plane)) (m *Meter) {
+func storm(t *testing.T, n, length int, happens scenario, product bool, prepare func(*testing.T, *Plane)) (m *simulation.Meter) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		var callers []Caller
+		var callers []simulation.Caller
 		var plane *Plane
 		if product {
 			plane = NewPlane(t, 1)
@@ -38,12 +39,12 @@ func storm(t *testing.T, n, length int, happens scenario, product bool, prepare 
 				prepare(t, plane)
 			}
 		}
-		m = NewMeter()
-		d := NewDependency(m, 1)
+		m = simulation.NewMeter()
+		d := simulation.NewDependency(m, 1)
 		for i := range n {
 			attempt := func(ctx context.Context) error { return d.Call(ctx, i) }
 			if !product {
-				callers = append(callers, FullJitter(attempt, uint64(i)))
+				callers = append(callers, simulation.FullJitter(attempt, uint64(i)))
 				continue
 			}
 			callers = append(callers, Guarded(newClient(t, plane.Replicas[0], i), attempt))
@@ -51,7 +52,7 @@ func storm(t *testing.T, n, length int, happens scenario, product bool, prepare 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(length)*time.Second)
 		defer cancel()
 		go happens(t, plane, d)
-		Drive(ctx, m, callers, load, 1)
+		simulation.Drive(ctx, m, callers, load, 1)
 	})
 	return m
 }
@@ -78,7 +79,7 @@ func newClient(t *testing.T, r *Replica, i int) *client.Client {
 }
 
 // Guarded makes an instance's requests with the product.
-func Guarded(c *client.Client, attempt func(ctx context.Context) error) Caller {
+func Guarded(c *client.Client, attempt func(ctx context.Context) error) simulation.Caller {
 	d := c.Dependency("payments")
 	return func(ctx context.Context) (bool, error) {
 		sent := false
@@ -140,9 +141,9 @@ func TestStormDown(t *testing.T) {
 	}
 }
 
-func down(_ *testing.T, _ *Plane, d *Dependency) {
+func down(_ *testing.T, _ *Plane, d *simulation.Dependency) {
 	time.Sleep(fault * time.Second)
-	d.Break(Down)
+	d.Break(simulation.Down)
 }
 
 // TestStormBudget: the dependency is down and the breaker forced closed. The fleet retries at most a tenth of its
@@ -184,7 +185,7 @@ func TestStormBudget(t *testing.T) {
 	}
 }
 
-func report(t *testing.T, m *Meter, from, to int) {
+func report(t *testing.T, m *simulation.Meter, from, to int) {
 	t.Helper()
 	for i, s := range m.Seconds() {
 		if i >= from && i < to {

@@ -35,7 +35,7 @@ var floorPlan = map[string][]string{
 }
 
 // workshops are packages that only tests need. No room imports them.
-var workshops = []string{"internal/redistest", "internal/storm", "internal/walls", "charts"}
+var workshops = []string{"internal/redistest", "internal/simulation", "internal/storm", "internal/walls", "charts"}
 
 // keepers says which rooms may import a module directly. Modules that are not named here belong to tests.
 var keepers = map[string][]string{

@@ -1,4 +1,6 @@
-package storm
+// Package simulation holds what a retry storm is made of: a dependency with workers and a queue, callers, and a meter.
+// It runs in real time for the demo and in virtual time for the published scenarios.
+package simulation
 
 import (
 	"context"
@@ -12,7 +14,6 @@ import (
 var (
 	ErrDown = errors.New("dependency is down")
 	ErrFull = errors.New("dependency's queue is full")
-	errAway = errors.New("control plane is out of reach")
 )
 
 // Dependency is the service that everybody calls: workers with exponentially distributed service times behind
@@ -66,7 +67,7 @@ func (d *Dependency) Stall(length time.Duration) {
 
 // Call is one attempt of an instance; it returns when the answer is there or the caller has given up.
 func (d *Dependency) Call(ctx context.Context, instance int) error {
-	if err := wait(ctx, d.Network); err != nil {
+	if err := Wait(ctx, d.Network); err != nil {
 		return err
 	}
 	d.meter.arrived(time.Now())
@@ -75,7 +76,7 @@ func (d *Dependency) Call(ctx context.Context, instance int) error {
 	d.mu.Unlock()
 	if fail != nil {
 		if err := fail(time.Now(), instance); err != nil {
-			if werr := wait(ctx, d.Network); werr != nil {
+			if werr := Wait(ctx, d.Network); werr != nil {
 				return werr
 			}
 			return err
@@ -89,7 +90,7 @@ func (d *Dependency) Call(ctx context.Context, instance int) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-j.done:
-		return wait(ctx, d.Network)
+		return Wait(ctx, d.Network)
 	}
 }
 
@@ -132,7 +133,8 @@ func (d *Dependency) finish(j *job) {
 	d.startLocked(next)
 }
 
-func wait(ctx context.Context, d time.Duration) error {
+// Wait lets time pass, or returns ctx's error when that ends first.
+func Wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

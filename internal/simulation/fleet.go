@@ -1,4 +1,4 @@
-package storm
+package simulation
 
 import (
 	"context"
@@ -19,7 +19,7 @@ func Drive(ctx context.Context, meter *Meter, callers []Caller, rate float64, se
 	defer wg.Wait()
 	for {
 		gap := time.Duration(random.ExpFloat64() / rate * float64(time.Second))
-		if wait(ctx, gap) != nil {
+		if Wait(ctx, gap) != nil {
 			return
 		}
 		call := callers[random.IntN(len(callers))]
@@ -51,7 +51,7 @@ func FullJitter(attempt func(ctx context.Context) error, seed uint64) Caller {
 			mu.Lock()
 			pause := time.Duration(random.Float64() * float64(ceiling))
 			mu.Unlock()
-			if wait(ctx, pause) != nil {
+			if Wait(ctx, pause) != nil {
 				return false, err
 			}
 			ceiling = min(2*ceiling, 3*time.Second)
