@@ -98,7 +98,8 @@ func (c *Client) Flush(ctx context.Context) error {
 }
 
 // Close flushes, as far as ctx allows, and ends everything that runs in the background. Handles go on working on their
-// own. Only the first Close does that; others wait for it, and all return its error: what Flush failed of.
+// own. Only the first Close does that; others wait for it, and all return its error: what Flush failed of. It waits for
+// the handler of events, so a handler must not call it.
 func (c *Client) Close(ctx context.Context) error {
 	c.close.Do(func() {
 		defer close(c.closed)

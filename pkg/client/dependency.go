@@ -111,9 +111,6 @@ func (d *Dependency) policy() *policy.Policy { return d.rules.Load() }
 func (d *Dependency) notBefore() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.told.notBefore.IsZero() {
-		return 0
-	}
 	return left(d.client.now(), d.told.notBefore)
 }
 

@@ -144,8 +144,9 @@ func WithCacheSize(n int) Option {
 	}
 }
 
-// WithoutBackground is for processes that are frozen between invocations: nothing runs in the background unless a call
-// waits for it, the calls look at the clock themselves, and reports are sent by [Client.Flush] alone. Streams are off.
+// WithoutBackground is for processes that are frozen between invocations. Nothing runs regularly: the calls look at the
+// clock themselves, and [Client.Flush] reports. What cannot wait for it (a retry, a probe, a run of failures, a view
+// that is old) is still exchanged at once, by a goroutine that ends with it. Streams are off.
 func WithoutBackground() Option {
 	return func(c *config) { c.serverless = true }
 }

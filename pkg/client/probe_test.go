@@ -128,7 +128,7 @@ func TestProbeLate(t *testing.T) {
 		d := c.Dependency("a")
 		opened(t, p, d)
 		p.set(probingBy(granting(1000)))
-		p.set(func(p *plane) { p.delay = 200 * time.Millisecond })
+		p.set(func(p *plane) { p.delay = 220 * time.Millisecond })
 		began := time.Now()
 		rejected(t, d)
 		if took := time.Since(began); took != probeWait {

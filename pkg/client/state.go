@@ -69,9 +69,6 @@ func (d *Dependency) State() View {
 	if v.Known {
 		v.Age = since(now, t.renewed)
 		v.NotBefore = left(now, t.notBefore)
-		if t.notBefore.IsZero() {
-			v.NotBefore = 0
-		}
 	}
 	staleAt := link.staleAt(set.ViewTTL)
 	v.Stale = !staleAt.IsZero() && passed(now, staleAt)
