@@ -150,3 +150,12 @@ func WithCacheSize(n int) Option {
 func WithoutBackground() Option {
 	return func(c *config) { c.serverless = true }
 }
+
+// WithClock sets where the client reads the time that it decides by: a simulation's clock, or in a test one that jumps.
+// Waiting itself goes by the real clock. Default [time.Now].
+func WithClock(now func() time.Time) Option {
+	return func(c *config) {
+		c.check(now != nil, "clock", "not nil")
+		c.now = now
+	}
+}
