@@ -182,7 +182,7 @@ func serve(ctx context.Context, f flags, token string, log *slog.Logger) error {
 			log.Warn("requests were cut off after the grace time", "error", cut)
 			_ = hs.Close() // the reason is logged
 		}
-		<-failed
+		_ = <-failed // closed by us
 	}
 	close(stop)
 	<-swept

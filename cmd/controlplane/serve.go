@@ -32,10 +32,7 @@ const (
 // serve wires the rooms together and serves until ctx ends, then ends gracefully: streams are told to go elsewhere,
 // open requests get the grace time, what instances reported is flushed to Redis.
 func serve(ctx context.Context, s settings, log *slog.Logger) error {
-	st, err := openStore(s.redis, log)
-	if err != nil {
-		return err
-	}
+	st := openStore(s.redis, log)
 	registry := prometheus.NewRegistry()
 	st.rdb.AddHook(timings{api.NewStoreTimings(registry)})
 
@@ -54,7 +51,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger) error {
 	})
 	running.Go(func() { server.Run(rooms) })
 
-	err = listen(ctx, s, server, log)
+	err := listen(ctx, s, server, log)
 	stop()
 	running.Wait()
 	if closed := st.close(); closed != nil {

@@ -26,11 +26,11 @@ type store struct {
 }
 
 // openStore does not need Redis to be up: it connects with the first command.
-func openStore(target *redisTarget, log *slog.Logger) (*store, error) {
+func openStore(target *redisTarget, log *slog.Logger) *store {
 	redis.SetLogger(redisLog{log}) // one for the process: go-redis knows no other way
 	if target != nil {
 		log.Info("the store is Redis", "servers", target.String())
-		return &store{rdb: target.client(), kind: "redis"}, nil
+		return &store{rdb: target.client(), kind: "redis"}
 	}
 	m := miniredis.NewMiniRedis()
 	s := &store{kind: "embedded", embedded: m, stop: make(chan struct{})}
@@ -43,7 +43,7 @@ func openStore(target *redisTarget, log *slog.Logger) (*store, error) {
 	})
 	s.aging.Go(s.age)
 	log.Warn("the store is in memory and for this one process: it forgets everything when the process ends; use --redis for a real one")
-	return s, nil
+	return s
 }
 
 // agingStep is how often the embedded store lets its keys age, which it does not do by itself.

@@ -55,6 +55,7 @@ type Display struct {
 // Verdict is what an instance's latest report says of its own attempts.
 type Verdict uint8
 
+// Verdicts.
 const (
 	VerdictNone    Verdict = iota // no attempt ended in the report
 	VerdictHealthy                // fewer than half failed

@@ -34,7 +34,7 @@ func TestObserveUsesNoClientClock(t *testing.T) { // B39
 	for _, skew := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			r := embedded(t)
-			r.Board.now = func() time.Time { return r.clock().Add(skew) }
+			r.now = func() time.Time { return r.clock().Add(skew) }
 			s := r.tripped(t, r.started(t))
 			if got, want := s.Breaker.Until.Sub(s.Now), 100*time.Millisecond; got != want {
 				t.Errorf("open for %v, want %v", got, want)

@@ -104,8 +104,8 @@ func TestProbeHolderDies(t *testing.T) { // B11
 			t.Fatalf("%d permits after the leases, want 2", n)
 		}
 		// What the dead holder still sends counts for nothing.
-		late := r.observe(t, result(half, granted(half)[0], policy.Success), Report{Name: "x", Policy: quick()})
-		late = r.observe(t, result(half, granted(half)[1], policy.Success))
+		r.observe(t, result(half, granted(half)[0], policy.Success), Report{Name: "x", Policy: quick()})
+		late := r.observe(t, result(half, granted(half)[1], policy.Success))
 		wantState(t, late, policy.HalfOpen, 3)
 	})
 }

@@ -166,7 +166,7 @@ func (r *rig) everything(t *testing.T) {
 	s := r.tripped(t, r.started(t))
 	half := r.probing(t, s, "a", "b")
 	for _, p := range granted(half) {
-		s = r.observe(t, result(half, p, policy.Success).with(steep()))
+		r.observe(t, result(half, p, policy.Success).with(steep()))
 	}
 	r.force(t, maintenance, 5*time.Millisecond)
 	r.elapse(310 * time.Millisecond)
@@ -259,7 +259,7 @@ func TestCluster(t *testing.T) { // G42
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + port}, MaxRedirects: -1})
 	defer func() { _ = cluster.Close() }()
 	r := &rig{Server: &redistest.Server{Elapse: time.Sleep}, Board: New(cluster), rdb: node}
-	r.Board.draw = func() float64 { return 0.5 }
+	r.draw = func() float64 { return 0.5 }
 	r.everything(t)
 	notices := r.Notices(t.Context())
 	until(t, func() bool {

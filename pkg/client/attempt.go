@@ -134,7 +134,7 @@ const (
 func (a *attempt) discard() {
 	if a.response.ContentLength <= drainBytes {
 		a.timer.Reset(min(drainTime, max(time.Until(a.call.deadline)/2, 0)))
-		io.CopyN(io.Discard, a.response.Body, drainBytes+1) // one more, to meet the end of what is just as long
+		_, _ = io.CopyN(io.Discard, a.response.Body, drainBytes+1) // one more, to meet the end of what is just as long
 	}
 	a.close()
 }
@@ -186,7 +186,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 		return n, err
 	}
 	c := b.a.call
-	if context.Cause(b.a.ctx) == errCallOver {
+	if context.Cause(b.a.ctx) == errCallOver { //nolint:errorlint // a cause comes back as it was given
 		err = &timeoutError{"no complete response body", c.policy.Retry.Deadline}
 	}
 	if b.good && c.callerError() == nil {

@@ -35,7 +35,7 @@ func (x *exchange) classify(a *attempt, err error) (condition policy.Condition, 
 		return policy.AttemptTimeout, true, err
 	}
 	if x.body != nil {
-		if bodyErr := x.body.usable(); bodyErr != nil && bodyErr != errBodyLost {
+		if bodyErr := x.body.usable(); bodyErr != nil && bodyErr != errBodyLost { //nolint:errorlint // usable returns it itself
 			return policy.LocalError, false, err
 		}
 	}

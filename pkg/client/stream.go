@@ -217,7 +217,7 @@ func (s *stream) tell(dep *wire.Dependency) {
 			dec.Override = &wire.Override{Mode: o.Mode, Revision: o.Revision, RemainingMS: rest.Milliseconds()}
 		}
 	}
-	d.order(dec, now, now, false)
+	_ = d.order(dec, now, now, false)
 	d.adopt(dec, now, now, false)
 	d.rebuild(now)
 }

@@ -8,6 +8,7 @@ import (
 // State is the automatic state of a breaker.
 type State uint8
 
+// The states.
 const (
 	Closed   State = iota // calls pass
 	Open                  // calls are rejected until the open time is over
@@ -28,6 +29,7 @@ func (s State) String() string {
 // Cause says what kind of transition a breaker made.
 type Cause string
 
+// The causes.
 const (
 	CauseNone      Cause = ""          // no transition
 	CauseTrip      Cause = "trip"      // closed -> open: an episode starts

@@ -6,6 +6,7 @@ package policy
 // "Headers" in the names are the request's: before they were written, the dependency cannot have acted on the request.
 type Condition uint8
 
+// The conditions.
 const (
 	Answered Condition = iota // a response came; its status decides
 

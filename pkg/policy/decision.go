@@ -10,6 +10,7 @@ import (
 // ([RetryPolicy.Next]).
 type Action uint8
 
+// The actions.
 const (
 	Stop               Action = iota // the call is over
 	Retry                            // send the request again

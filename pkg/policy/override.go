@@ -5,6 +5,7 @@ import "time"
 // Mode is what an operator put over the automatic state.
 type Mode string
 
+// The modes.
 const (
 	ModeNone        Mode = ""
 	ModeForceOpen   Mode = "force_open"   // every call is rejected

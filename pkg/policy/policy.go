@@ -17,6 +17,7 @@ const Whole PPM = 1_000_000
 // Outcome is what the end of one attempt tells the breaker.
 type Outcome uint8
 
+// The outcomes.
 const (
 	Ignored   Outcome = iota // caller cancelled, local error, never attempted; gives a probe permit back
 	Success                  // the dependency answered and works

@@ -11,6 +11,7 @@ import (
 // Hint says whether a server told us when to come back.
 type Hint uint8
 
+// The hints.
 const (
 	HintAbsent  Hint = iota // it said nothing
 	HintInvalid             // it said something unreadable, which counts as nothing
@@ -149,7 +150,7 @@ func decimal(s string, unit time.Duration) (time.Duration, Hint) {
 		digit := time.Duration(c - '0')
 		switch {
 		case place >= time.Millisecond:
-			part += digit * place
+			part += digit * place //nolint:durationcheck // a digit is a number
 		case digit > 0:
 			up = time.Millisecond
 		}

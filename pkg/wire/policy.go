@@ -93,7 +93,6 @@ func (w Policy) Over(base policy.Policy) (policy.Policy, error) {
 		setMS(&q.Window, g.WindowMS)
 		setMS(&q.GrantTTL, g.GrantTTLMS)
 	}
-	jitterErr := error(nil)
 	if r := w.Retry; r != nil {
 		q := &p.Retry
 		if r.Attempts != nil {
@@ -104,7 +103,8 @@ func (w Policy) Over(base policy.Policy) (policy.Policy, error) {
 		setMS(&q.Base, r.BaseMS)
 		setMS(&q.Cap, r.CapMS)
 		if r.Jitter != nil {
-			if q.Jitter, jitterErr = policy.ParseJitter(*r.Jitter); jitterErr != nil {
+			var err error
+			if q.Jitter, err = policy.ParseJitter(*r.Jitter); err != nil {
 				q.Jitter = policy.JitterNone + 1 // out of bounds: Validate reports it by its name
 			}
 		}
