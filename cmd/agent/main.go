@@ -182,7 +182,7 @@ func serve(ctx context.Context, f flags, token string, log *slog.Logger) error {
 			log.Warn("requests were cut off after the grace time", "error", cut)
 			_ = hs.Close() // the reason is logged
 		}
-		_ = <-failed // closed by us
+		<-failed //nolint:errcheck // http.ErrServerClosed: we shut it down
 	}
 	close(stop)
 	<-swept
