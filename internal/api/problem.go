@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -48,9 +49,11 @@ func invalid(fields ...wire.ProblemField) *wire.Problem {
 // fail answers with the problem that err stands for. What nobody foresaw is logged and shown as internal.
 func (s *Server) fail(c *gin.Context, err error) {
 	c.Abort()
-	if c.Writer.Written() || c.Request.Context().Err() != nil {
-		return // nobody is there to read it
+	if c.Writer.Written() {
+		return // too late to say anything
 	}
+	// Also when the request's context has ended: a body that came too slowly and a caller that closed its half of the
+	// connection end it too, and both still read. Without a word from us net/http would tell them 200.
 	if p, ok := errors.AsType[*wire.Problem](err); ok {
 		s.write(c, p)
 		return
@@ -64,6 +67,10 @@ func (s *Server) fail(c *gin.Context, err error) {
 			s.write(c, problem(row.status, row.code, row.detail))
 			return
 		}
+	}
+	if errors.Is(err, context.Canceled) {
+		s.write(c, problem(http.StatusServiceUnavailable, wire.CodeBusy, "the connection ended before the answer was there"))
+		return
 	}
 	s.log.Error("request failed", slog.String("route", c.FullPath()), slog.Any("error", err))
 	s.write(c, problem(http.StatusInternalServerError, wire.CodeInternal, "the control plane has a defect; its log says more"))

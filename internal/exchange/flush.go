@@ -145,8 +145,11 @@ func (x *Exchange) flush(ctx context.Context, g *group, b *batch) {
 	// A flush that has begun is finished, also at shutdown: its syncs are waiting for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	sent := time.Now()
+	sent, epoch := time.Now(), x.registry.epoch(g.number)
 	standings, err := x.board.Observe(ctx, g.number, reports)
+	if err == nil && epoch != "" && len(standings) > 0 && standings[0].Epoch != epoch {
+		err = x.recall(ctx, g.number, standings)
+	}
 	if err != nil {
 		b.err = err
 		x.lost(err)
@@ -165,6 +168,19 @@ func (x *Exchange) flush(ctx context.Context, g *group, b *batch) {
 		x.tally.report(m.name, m.display)
 	}
 	x.draw(ctx, g, b)
+}
+
+// recall writes back what a store lost that answers all the same, before anybody is told that no override is in force.
+func (x *Exchange) recall(ctx context.Context, group int, standings []sharedbreaker.Standing) error {
+	if _, err := x.readGroup(ctx, group); err != nil {
+		return err
+	}
+	for i := range standings {
+		if s, _, ok := x.registry.standing(standings[i].Name); ok {
+			standings[i].Override, standings[i].Policy = s.Override, s.Policy
+		}
+	}
+	return nil
 }
 
 // draw brings the batch's deposits to the ledger and shares out what it grants. Breakers come first: while one is not

@@ -67,7 +67,8 @@ func (r *registry) learn(sent time.Time, s sharedbreaker.Standing) news {
 	case s.Epoch == old.Epoch && s.Breaker.Generation < old.Breaker.Generation:
 		// Harmless if the call overtook the one that told of the higher generation.
 		return news{lapsed: sent.After(e.learned)}
-	case s.Epoch == old.Epoch && s.Breaker.Generation == old.Breaker.Generation && sent.Before(e.sent):
+	case s.Epoch == old.Epoch && s.Breaker.Generation == old.Breaker.Generation && s.Now.Before(old.Now):
+		// By the store's clock: what was sent first may have been carried out last.
 		return news{}
 	}
 	changed := s.Epoch != old.Epoch || s.Breaker.Generation != old.Breaker.Generation ||
