@@ -19,9 +19,12 @@ var version = "dev"
 
 // Exit codes.
 const (
-	exitOK    = 0
-	exitError = 1 // something failed that was asked for rightly
-	exitUsage = 2 // the command line, the environment or the config file is wrong
+	exitOK          = 0
+	exitError       = 1 // something failed that was asked for rightly, or the server refused it
+	exitUsage       = 2 // the command line, the environment or the config file is wrong
+	exitUnreachable = 3 // no answer from the server
+	exitNotFound    = 4 // there is no such dependency
+	exitConflict    = 5 // somebody else was faster
 )
 
 func main() {
@@ -33,10 +36,28 @@ func main() {
 
 // commands is the command line.
 type commands struct {
+	Remote remoteFlags `embed:"" group:"remote"`
+
 	Serve   serveFlags   `cmd:"" default:"withargs" help:"Run the server (default)."`
 	Token   tokenFlags   `cmd:"" help:"Print a new token and the lines for the config file that let it in."`
 	Version versionFlags `cmd:"" help:"Print the version."`
+
+	List        listFlags        `cmd:"" help:"List the dependencies, the most severe first."`
+	Get         getFlags         `cmd:"" help:"Show a dependency."`
+	Watch       watchFlags       `cmd:"" help:"Follow the states of dependencies until interrupted."`
+	Transitions transitionsFlags `cmd:"" help:"Show the log of transitions, newest first."`
+	Open        overrideFlags    `cmd:"" help:"Force a breaker open: no call passes."`
+	Close       overrideFlags    `cmd:"" help:"Force a breaker closed: every call passes."`
+	NoRetries   overrideFlags    `cmd:"" help:"Let calls pass as calculated, but no retries."`
+	Auto        autoFlags        `cmd:"" help:"End an override: go back to the calculated state."`
+	Reset       resetFlags       `cmd:"" help:"Close a breaker and forget its episode. An override stays."`
+	Policy      policyFlags      `cmd:"" help:"Show, set or delete a policy."`
 }
+
+const description = `Retryplane's control plane: one breaker and one retry budget per dependency for a whole fleet.
+
+Exit codes: 0 done, 1 failed or refused by the server, 2 wrong command line or settings, 3 server unreachable,
+4 no such dependency, 5 conflict: somebody else was faster.`
 
 // versionFlags are none.
 type versionFlags struct{}
@@ -48,7 +69,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	helped := false
 	parser, err := kong.New(&c,
 		kong.Name("controlplane"),
-		kong.Description("Retryplane's control plane: one breaker and one retry budget per dependency for a whole fleet."),
+		kong.Description(description),
+		kong.ExplicitGroups([]kong.Group{{Key: "remote", Title: "For the commands that call a server:"}}),
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { helped = true }), // only --help exits; a program that can be run twice must not
 		kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
@@ -66,7 +88,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	if err != nil {
 		return refuse(stderr, err)
 	}
-	switch cmd.Selected().Name {
+	switch cmd.Command() {
+	case "serve":
+		return runServe(ctx, c.Serve, stderr)
 	case "token":
 		return printToken(stdout, stderr, c.Token)
 	case "version":
@@ -75,7 +99,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		}
 		return exitOK
 	}
-	s, err := c.Serve.settings()
+	plane, err := c.Remote.remote(getenv)
+	if err != nil {
+		return report(stderr, err)
+	}
+	defer plane.close()
+	cmd.BindTo(ctx, (*context.Context)(nil))
+	o := &operator{plane: plane, json: c.Remote.Output == "json", stdin: os.Stdin, stdout: stdout, stderr: stderr}
+	if err := cmd.Run(o); err != nil {
+		return report(stderr, err)
+	}
+	return exitOK
+}
+
+// runServe is the command serve.
+func runServe(ctx context.Context, f serveFlags, stderr io.Writer) int {
+	s, err := f.settings()
 	if err != nil {
 		return refuse(stderr, err)
 	}
