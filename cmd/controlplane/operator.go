@@ -58,18 +58,22 @@ func report(stderr io.Writer, err error) int {
 		}
 		return exitError
 	}
-	if errors.Is(err, context.Canceled) {
-		l.Print("interrupted")
-		return exitError
+	lost, isLost := errors.AsType[*unreachableError](err)
+	interrupted := errors.Is(err, context.Canceled)
+	if interrupted {
+		err = errors.New("interrupted")
 	}
 	l.Print(err)
-	if lost, ok := errors.AsType[*unreachableError](err); ok {
-		if lost.unsure {
-			l.Print("the order may have been carried out nonetheless; look before you repeat it")
-		}
-		return exitUnreachable
+	if !isLost {
+		return exitError
 	}
-	return exitError
+	if lost.unsure {
+		l.Print("the order may have been carried out nonetheless; look before you repeat it")
+	}
+	if interrupted {
+		return exitError
+	}
+	return exitUnreachable
 }
 
 // note tells a human something that is not the answer.

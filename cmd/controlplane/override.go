@@ -25,14 +25,14 @@ var modes = map[string]policy.Mode{
 type overrideFlags struct {
 	Dependency dependencyName `arg:"" help:"Its name. It need not be known yet."`
 	Reason     string         `required:"" placeholder:"TEXT" help:"Why, for those who find it: 8 to 500 characters."`
-	For        time.Duration  `required:"" placeholder:"DURATION" help:"How long, such as 30m or 1h; at most 168h."`
+	For        *time.Duration `required:"" placeholder:"DURATION" help:"How long, such as 30m or 1h; at most 168h."`
 	Revision   *int64         `placeholder:"N" help:"Only over the override with this revision, 0 for none (exit code 5 otherwise)."`
 }
 
 // Validate checks what the server would see rounded.
 func (f *overrideFlags) Validate() error {
 	const most = time.Duration(wire.MaxOverrideMS) * time.Millisecond
-	if f.For < time.Millisecond || f.For > most {
+	if f.For != nil && (*f.For < time.Millisecond || *f.For > most) { // nil: kong misses it itself, after this
 		return fmt.Errorf("--for: %s must be a duration of 1ms to %.0fh, such as 1h", f.For, most.Hours())
 	}
 	return validRevision(f.Revision)
