@@ -107,7 +107,7 @@ func (f *transitionsFlags) Run(ctx context.Context, o *operator) error {
 		if err := json.Unmarshal(page, &list); err != nil {
 			return "", 0, err
 		}
-		for _, raw := range list.Transitions {
+		for _, raw := range list.Transitions[:min(len(list.Transitions), f.Limit-len(all))] {
 			var t wire.Transition
 			if err := json.Unmarshal(raw, &t); err != nil {
 				return "", 0, err
