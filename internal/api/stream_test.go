@@ -294,7 +294,7 @@ func TestStreamReopenings(t *testing.T) {
 				t.Helper()
 				seq++
 				report.Name = "a"
-				resp, err := b.x.Sync(t.Context(), &wire.SyncRequest{Instance: "i", Seq: seq, Dependencies: []wire.Report{report}})
+				resp, err := b.x.Sync(t.Context(), "test", &wire.SyncRequest{Instance: "i", Seq: seq, Dependencies: []wire.Report{report}})
 				if err != nil {
 					t.Fatal(err)
 				}

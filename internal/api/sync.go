@@ -29,7 +29,7 @@ func (s *Server) sync(c *gin.Context) error {
 	if len(out) > 0 {
 		return who.forbidden(out...)
 	}
-	resp, err := s.exchange.Sync(c.Request.Context(), &r)
+	resp, err := s.exchange.Sync(c.Request.Context(), callerOf(c).name, &r)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type merged struct {
 	display   sharedbreaker.Display
 	instances map[string]sharedbreaker.Instance
 	probes    []sharedbreaker.Probe
-	asks      []string
+	asks      []syncKey
 	deposits  int64
 	debits    int64
 	wants     []want
@@ -35,8 +35,8 @@ type merged struct {
 	// results of the flush
 	standing sharedbreaker.Standing
 	policy   policy.Policy
-	permits  map[string]sharedbreaker.Permit
-	grants   map[string]int64
+	permits  map[syncKey]sharedbreaker.Permit
+	grants   map[syncKey]int64
 	hold     time.Duration
 	degraded bool
 }
@@ -47,9 +47,9 @@ type generation struct {
 }
 
 type want struct {
-	instance string
-	count    int64
-	waited   time.Duration
+	by     syncKey
+	count  int64
+	waited time.Duration
 }
 
 func newBatch() *batch {
@@ -58,7 +58,7 @@ func newBatch() *batch {
 
 // add merges one report. Deposits older than oldest are dropped: they would fund retries with requests that the
 // window has long forgotten.
-func (b *batch) add(instance string, r *wire.Report, oldest time.Duration) *merged {
+func (b *batch) add(by syncKey, r *wire.Report, oldest time.Duration) *merged {
 	m := b.deps[r.Name]
 	if m == nil {
 		m = &merged{name: r.Name}
@@ -80,21 +80,21 @@ func (b *batch) add(instance string, r *wire.Report, oldest time.Duration) *merg
 		c.Failure += r.Failure
 		c.Slow += r.Slow
 	}
-	m.instance(instance, r)
+	m.instance(by.instance, r)
 	for _, p := range r.Probes {
 		m.probes = append(m.probes, sharedbreaker.Probe{
-			Token: p.Token, Instance: instance, Epoch: r.Epoch, Generation: r.Generation, Outcome: outcome(p.Outcome),
+			Token: p.Token, Instance: by.instance, Epoch: r.Epoch, Generation: r.Generation, Outcome: outcome(p.Outcome),
 		})
 	}
 	if r.WantProbe {
-		m.asks = append(m.asks, instance)
+		m.asks = append(m.asks, by)
 	}
 	if time.Duration(r.AgeMS)*time.Millisecond <= oldest {
 		m.deposits += r.Requests
 	}
 	m.debits += r.Ungranted
 	if r.Want > 0 {
-		m.wants = append(m.wants, want{instance, r.Want, time.Duration(r.WaitedMS) * time.Millisecond})
+		m.wants = append(m.wants, want{by, r.Want, time.Duration(r.WaitedMS) * time.Millisecond})
 	}
 	if r.Want > 0 || r.Failure > 0 || r.WantProbe || len(r.Probes) > 0 {
 		b.urgent = true
@@ -139,7 +139,10 @@ func (m *merged) report() sharedbreaker.Report {
 	const leaseSlack = 500 * time.Millisecond
 	r := sharedbreaker.Report{
 		Name: m.name, Policy: m.policy.Breaker, ProbeLease: m.policy.Retry.AttemptTimeout + leaseSlack,
-		Display: m.display, Probes: m.probes, Asks: m.asks,
+		Display: m.display, Probes: m.probes,
+	}
+	for _, by := range m.asks {
+		r.Asks = append(r.Asks, by.instance)
 	}
 	for _, c := range m.counts {
 		r.Counts = append(r.Counts, *c)

@@ -9,12 +9,9 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/retryplane/retryplane/internal/keyspace"
 	"github.com/retryplane/retryplane/internal/sharedbreaker"
 	"github.com/retryplane/retryplane/internal/sharedbudget"
-	"github.com/retryplane/retryplane/pkg/wire"
 )
 
 // Errors that the API turns into problems.
@@ -46,27 +43,11 @@ type Exchange struct {
 	store    *store
 	pace     *pace
 	tally    *tally
-	answers  *lru.Cache[answerKey, *answer]
+	answers  *answers
 	timeline timeline
 	watchers watchers
 	closed   chan struct{} // closed when Run has ended
 }
-
-// answerKey names a sync: the same instance with the same number gets the same answer.
-type answerKey struct {
-	instance string
-	seq      int64
-}
-
-// answer is a sync's answer, or the wait for it.
-type answer struct {
-	done     chan struct{}
-	response *wire.SyncResponse
-	err      error
-}
-
-// keptAnswers bounds the memory for repeated syncs, which come within a few seconds if at all.
-const keptAnswers = 16_384
 
 // storeTimeout bounds one call of the store. A store that takes longer counts as away.
 const storeTimeout = time.Second
@@ -76,13 +57,9 @@ func New(c Config) *Exchange {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	answers, err := lru.New[answerKey, *answer](keptAnswers)
-	if err != nil {
-		panic(err) // only for a size below 1
-	}
 	x := &Exchange{
 		board: c.Board, ledger: c.Ledger, log: c.Log,
-		registry: newRegistry(), store: newStore(), pace: newPace(), tally: newTally(), answers: answers,
+		registry: newRegistry(), store: newStore(), pace: newPace(), tally: newTally(), answers: newAnswers(),
 		closed: make(chan struct{}),
 	}
 	for i := range x.groups {

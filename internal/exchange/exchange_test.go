@@ -65,7 +65,7 @@ type instance struct {
 func (i *instance) sync(t *testing.T, x *exchange.Exchange, reports ...wire.Report) *wire.SyncResponse {
 	t.Helper()
 	i.seq++
-	resp, err := x.Sync(t.Context(), &wire.SyncRequest{Instance: i.id, Seq: i.seq, Dependencies: reports})
+	resp, err := x.Sync(t.Context(), "test", &wire.SyncRequest{Instance: i.id, Seq: i.seq, Dependencies: reports})
 	if err != nil {
 		t.Fatalf("sync %d of %s: %v", i.seq, i.id, err)
 	}
@@ -143,11 +143,11 @@ func TestSameSequenceSameAnswer(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, x *exchange.Exchange, _ *miniredis.Miniredis) {
 		r := &wire.SyncRequest{Instance: "a", Seq: 1, Dependencies: []wire.Report{{Name: "payments", Requests: 100, Attempts: 100, Success: 90, Failure: 10, Want: 3}}}
-		first, err := x.Sync(t.Context(), r)
+		first, err := x.Sync(t.Context(), "test", r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := x.Sync(t.Context(), r)
+		again, err := x.Sync(t.Context(), "test", r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("override without a store: %v", err)
 		}
 		time.Sleep(6 * time.Second)
-		if _, err := x.Sync(t.Context(), &wire.SyncRequest{Instance: "a", Seq: 100, Dependencies: []wire.Report{{Name: "payments"}}}); !errors.Is(err, exchange.ErrStore) {
+		if _, err := x.Sync(t.Context(), "test", &wire.SyncRequest{Instance: "a", Seq: 100, Dependencies: []wire.Report{{Name: "payments"}}}); !errors.Is(err, exchange.ErrStore) {
 			t.Errorf("after 11 s: %v", err)
 		}
 		m.SetError("")
@@ -134,7 +134,7 @@ func TestTwoReplicasOneTransition(t *testing.T) {
 			d := in.sync(t, x, wire.Report{Name: "payments", Requests: 1, Attempts: 1, Success: 1}).Dependencies[0]
 			failures := wire.Report{Name: "payments", Epoch: d.Epoch, Generation: d.Generation, Requests: 100, Attempts: 100, Failure: 100}
 			wg.Go(func() {
-				if _, err := x.Sync(t.Context(), &wire.SyncRequest{Instance: in.id, Seq: 2, Dependencies: []wire.Report{failures}}); err != nil {
+				if _, err := x.Sync(t.Context(), "test", &wire.SyncRequest{Instance: in.id, Seq: 2, Dependencies: []wire.Report{failures}}); err != nil {
 					t.Errorf("sync of %s: %v", in.id, err)
 				}
 			})
@@ -171,7 +171,7 @@ func TestShutdownAnswersWhatIsPending(t *testing.T) {
 		awaitReady(t, x)
 		got := make(chan error, 1)
 		go func() {
-			_, err := x.Sync(t.Context(), &wire.SyncRequest{Instance: "a", Seq: 1, Dependencies: []wire.Report{{Name: "payments", Requests: 1}}})
+			_, err := x.Sync(t.Context(), "test", &wire.SyncRequest{Instance: "a", Seq: 1, Dependencies: []wire.Report{{Name: "payments", Requests: 1}}})
 			got <- err
 		}()
 		synctest.Wait()
@@ -179,7 +179,7 @@ func TestShutdownAnswersWhatIsPending(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Errorf("pending at shutdown: %v", err)
 		}
-		if _, err := x.Sync(t.Context(), &wire.SyncRequest{Instance: "a", Seq: 2}); !errors.Is(err, exchange.ErrClosed) {
+		if _, err := x.Sync(t.Context(), "test", &wire.SyncRequest{Instance: "a", Seq: 2}); !errors.Is(err, exchange.ErrClosed) {
 			t.Errorf("after shutdown: %v", err)
 		}
 	})

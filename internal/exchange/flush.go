@@ -160,11 +160,11 @@ func (x *Exchange) flush(ctx context.Context, g *group, b *batch) {
 	}
 	for i, m := range b.order {
 		m.standing = standings[i]
-		m.permits = make(map[string]sharedbreaker.Permit, len(m.asks))
-		for _, p := range standings[i].Permits {
-			m.permits[p.Instance] = p
+		m.permits = make(map[syncKey]sharedbreaker.Permit, len(m.asks))
+		for n, p := range standings[i].Permits {
+			m.permits[m.asks[n]] = p // in the order of the asks
 		}
-		x.learn(sent, standings[i])
+		x.learn(sent, standings[i], false)
 		x.tally.report(m.name, m.display)
 	}
 	x.draw(ctx, g, b)
@@ -195,8 +195,10 @@ func (x *Exchange) draw(ctx context.Context, g *group, b *batch) {
 			const killed = time.Second // the state travels with the answer; this only keeps asks apart
 			want, m.hold = 0, killed
 		}
-		if hold := g.holds[m.name].Sub(now); hold > 0 {
-			want, m.hold = 0, max(m.hold, hold) // answered from memory: an exhausted budget costs the store nothing
+		if until, holding := g.holds[m.name]; holding && now.Before(until) {
+			want, m.hold = 0, max(m.hold, until.Sub(now)) // answered from memory: an exhausted budget costs the store nothing
+		} else if holding {
+			delete(g.holds, m.name)
 		}
 		if m.deposits > 0 || m.debits > 0 || want > 0 {
 			draws = append(draws, sharedbudget.Draw{
@@ -221,8 +223,6 @@ func (x *Exchange) draw(ctx context.Context, g *group, b *batch) {
 		if want := draws[i].Want; want > 0 && results[i].Granted < want {
 			m.hold = results[i].Hold
 			g.holds[m.name] = now.Add(m.hold)
-		} else if want > 0 {
-			delete(g.holds, m.name)
 		}
 		x.registry.spent(m.name, results[i].Usage)
 	}
@@ -234,15 +234,19 @@ func (m *merged) share(granted int64) {
 	for i, w := range m.wants {
 		wants[i] = policy.Want{N: w.count, Waited: w.waited, Draw: rand.Float64()}
 	}
-	m.grants = make(map[string]int64, len(m.wants))
+	m.grants = make(map[syncKey]int64, len(m.wants))
 	for i, n := range policy.MaxMin(granted, wants) {
-		m.grants[m.wants[i].instance] += n
+		m.grants[m.wants[i].by] += n
 	}
 }
 
 // lost notes that a call of the store failed.
 func (x *Exchange) lost(err error) {
-	if x.store.down(err) {
+	switch ready, news := x.store.down(err); {
+	case !news:
+	case ready:
 		x.log.Error("store does not answer: serving last known decisions", slog.Any("error", err))
+	default:
+		x.log.Error("store was not reached yet: not ready, trying again", slog.Any("error", err))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/retryplane/retryplane/internal/keyspace"
@@ -27,17 +28,26 @@ type Override struct {
 // PutOverride writes an override over a dependency, known or not yet. expected is the revision that the caller saw,
 // 0 for none, or AnyRevision. Errors: ErrStore, ErrConflict.
 func (x *Exchange) PutOverride(ctx context.Context, name string, o Override, expected int64) (wire.Dependency, error) {
-	return x.operate(ctx, name, func(ctx context.Context) (sharedbreaker.Standing, error) {
+	d, err := x.operate(ctx, name, func(ctx context.Context) (sharedbreaker.Standing, error) {
 		order := policy.Override{Mode: o.Mode, Reason: o.Reason, Actor: o.Actor}
 		return x.board.PutOverride(ctx, name, order, o.Duration, expected)
 	})
+	if err == nil {
+		x.log.Info("override written", slog.String("dependency", name), slog.String("mode", string(o.Mode)),
+			slog.String("reason", o.Reason), slog.String("actor", o.Actor), slog.Duration("for", o.Duration))
+	}
+	return d, err
 }
 
 // DeleteOverride gives a dependency back to its automatic state. Errors: ErrStore, ErrConflict, ErrNotFound.
 func (x *Exchange) DeleteOverride(ctx context.Context, name, actor string, expected int64) (wire.Dependency, error) {
-	return x.operate(ctx, name, func(ctx context.Context) (sharedbreaker.Standing, error) {
+	d, err := x.operate(ctx, name, func(ctx context.Context) (sharedbreaker.Standing, error) {
 		return x.board.DeleteOverride(ctx, name, actor, expected)
 	})
+	if err == nil {
+		x.log.Info("override removed", slog.String("dependency", name), slog.String("actor", actor))
+	}
+	return d, err
 }
 
 // Reset closes a breaker and forgets its episode; an override stays. Errors: ErrStore, ErrNotFound.
@@ -97,9 +107,8 @@ func (x *Exchange) operate(ctx context.Context, name string, fn func(context.Con
 	if err != nil {
 		return wire.Dependency{}, fmt.Errorf("operate %q: %w", name, err)
 	}
-	x.learn(sent, s)
-	d, _ := x.Dependency(name)
-	return d, nil
+	x.learn(sent, s, false)
+	return x.registry.answer(s), nil
 }
 
 // record carries out an order about a policy, and reads the group again for the answer.
@@ -115,6 +124,7 @@ func (x *Exchange) record(ctx context.Context, name string, fn func(context.Cont
 		return wire.Dependency{}, fmt.Errorf("policy of %q: %w", name, err)
 	}
 	d, _ := x.Dependency(name)
+	x.log.Info("policy changed", slog.String("dependency", name), slog.Int64("version", d.Policy.Version))
 	return d, nil
 }
 

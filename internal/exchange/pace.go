@@ -49,7 +49,8 @@ func (p *pace) enter(instance string, now time.Time) (next time.Duration, ok boo
 		p.second, p.count = sec, 0
 	}
 	p.count++
-	if len(p.seen) < mostSeen {
+	p.prune(sec)
+	if _, known := p.seen[instance]; known || len(p.seen) < mostSeen {
 		p.seen[instance] = sec
 	}
 	next = min(time.Duration(float64(usualSync)*max(p.rate/easyRate, 1)), longestSync)
@@ -77,13 +78,20 @@ func (p *pace) oldestDeposit() time.Duration {
 func (p *pace) instances(now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if sec := now.Unix(); sec != p.pruned {
-		p.pruned = sec
-		for id, at := range p.seen {
-			if sec-at > seenFor {
-				delete(p.seen, id)
-			}
+	p.prune(now.Unix())
+	return len(p.seen)
+}
+
+// prune forgets who was silent, every few seconds. It needs mu.
+func (p *pace) prune(sec int64) {
+	const every = 5
+	if sec-p.pruned < every {
+		return
+	}
+	p.pruned = sec
+	for id, at := range p.seen {
+		if sec-at > seenFor {
+			delete(p.seen, id)
 		}
 	}
-	return len(p.seen)
 }

@@ -88,7 +88,7 @@ func (x *Exchange) refreshGroup(ctx context.Context, number int, noticed bool) e
 		x.committed(t)
 	}
 	if err != nil {
-		return fmt.Errorf("advance group %d: %w", number, err)
+		return err
 	}
 	if len(committed) > 0 {
 		again, err := x.readGroup(ctx, number)
@@ -110,17 +110,17 @@ func (x *Exchange) readGroup(ctx context.Context, number int) (changed bool, err
 	sent := time.Now()
 	g, err := x.board.Read(ctx, number)
 	if err != nil {
-		return false, fmt.Errorf("read group %d: %w", number, err)
+		return false, err
 	}
 	if lost := x.registry.missing(g); len(lost) > 0 {
 		x.log.Warn("the store lost records: writing them back",
 			slog.Int("group", number), slog.Int("records", len(lost)))
 		if err := x.board.Restore(ctx, number, lost); err != nil {
-			return false, fmt.Errorf("restore group %d: %w", number, err)
+			return false, err
 		}
 		sent = time.Now()
 		if g, err = x.board.Read(ctx, number); err != nil {
-			return false, fmt.Errorf("read group %d: %w", number, err)
+			return false, err
 		}
 	}
 	if old := x.registry.epoch(number); old != "" && old != g.Epoch {
@@ -128,7 +128,7 @@ func (x *Exchange) readGroup(ctx context.Context, number int) (changed bool, err
 	}
 	lapsed := false
 	for _, s := range g.Standings {
-		n := x.learn(sent, s)
+		n := x.learn(sent, s, true)
 		changed = changed || n.changed
 		lapsed = lapsed || n.lapsed
 	}
@@ -156,7 +156,7 @@ func (x *Exchange) readBudgets(ctx context.Context, number int) error {
 	}
 	usages, err := x.ledger.Read(ctx, number, asks)
 	if err != nil {
-		return fmt.Errorf("read budgets of group %d: %w", number, err)
+		return err
 	}
 	for i, u := range usages {
 		x.registry.spent(asks[i].Name, u)
@@ -164,9 +164,9 @@ func (x *Exchange) readBudgets(ctx context.Context, number int) error {
 	return nil
 }
 
-// learn takes a standing into the registry and tells what changed.
-func (x *Exchange) learn(sent time.Time, s sharedbreaker.Standing) news {
-	n := x.registry.learn(sent, s)
+// learn takes a standing into the registry and tells what changed. full says that the standing came with its window.
+func (x *Exchange) learn(sent time.Time, s sharedbreaker.Standing, full bool) news {
+	n := x.registry.learn(sent, s, full)
 	for _, t := range s.Transitions {
 		x.committed(t)
 	}

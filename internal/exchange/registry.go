@@ -49,15 +49,15 @@ type news struct {
 }
 
 // learn takes a standing that a call brought which was sent at sent. Of two standings of one epoch the higher
-// generation wins; an older call never overwrites a younger one's epoch.
-func (r *registry) learn(sent time.Time, s sharedbreaker.Standing) news {
+// generation wins; an older call never overwrites a younger one's epoch. full says that it came with its window.
+func (r *registry) learn(sent time.Time, s sharedbreaker.Standing, full bool) news {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.deps[s.Name]
 	if e == nil {
 		e = &entry{policy: policy.Default()}
 		r.deps[s.Name] = e
-		r.adopt(e, sent, s)
+		r.adopt(e, sent, s, full)
 		return news{changed: true, standing: e.standing}
 	}
 	old := e.standing
@@ -74,19 +74,19 @@ func (r *registry) learn(sent time.Time, s sharedbreaker.Standing) news {
 	changed := s.Epoch != old.Epoch || s.Breaker.Generation != old.Breaker.Generation ||
 		s.Breaker.Ramping != old.Breaker.Ramping || s.Override.Revision != old.Override.Revision ||
 		s.Override.Mode != old.Override.Mode || s.Policy.Version != old.Policy.Version
-	r.adopt(e, sent, s)
+	r.adopt(e, sent, s, full)
 	return news{changed: changed, standing: e.standing}
 }
 
 // adopt must be called with mu held.
-func (r *registry) adopt(e *entry, sent time.Time, s sharedbreaker.Standing) {
+func (r *registry) adopt(e *entry, sent time.Time, s sharedbreaker.Standing, full bool) {
 	if s.Policy.Version != e.standing.Policy.Version {
 		e.policy = parsePolicy(s.Policy)
 	}
 	window := e.standing.Window
 	e.standing = s
-	if s.Window == (sharedbreaker.Display{}) {
-		e.standing.Window = window // only Read brings it
+	if !full {
+		e.standing.Window = window
 	}
 	e.standing.Transitions, e.standing.Permits = nil, nil
 	e.sent, e.learned = sent, time.Now()

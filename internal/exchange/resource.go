@@ -32,6 +32,18 @@ func (x *Exchange) Dependency(name string) (wire.Dependency, bool) {
 	return e.resource(), true
 }
 
+// answer is a dependency as an order left it, whatever the registry has learned since.
+func (r *registry) answer(s sharedbreaker.Standing) wire.Dependency {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e := entry{policy: policy.Default(), learned: time.Now()}
+	if known := r.deps[s.Name]; known != nil {
+		e.usage, e.policy, s.Window = known.usage, known.policy, known.standing.Window
+	}
+	e.standing = s
+	return e.resource()
+}
+
 // resource is an entry as people read it.
 func (e *entry) resource() wire.Dependency {
 	s := e.present()

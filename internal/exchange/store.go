@@ -28,10 +28,10 @@ func (s *store) up() {
 	s.ready, s.err, s.since = true, nil, time.Time{}
 }
 
-// down reports whether this is news.
-func (s *store) down(err error) bool {
+// down reports whether the store was ever in touch, and whether this is news.
+func (s *store) down(err error) (ready, news bool) {
 	s.mu.Lock()
-	news := s.err == nil
+	ready, news = s.ready, s.err == nil
 	if news {
 		s.since = time.Now()
 	}
@@ -41,7 +41,7 @@ func (s *store) down(err error) bool {
 	case s.poke <- struct{}{}:
 	default:
 	}
-	return news
+	return ready, news
 }
 
 func (s *store) health() Health {

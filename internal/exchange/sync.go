@@ -14,12 +14,13 @@ import (
 // Sync takes what one instance reports and answers with decisions, once the report is in Redis. The caller has
 // validated r. Errors: ErrStore (the store has been away for too long for the last known views), ErrBusy, ErrClosed.
 //
-// The same sequence number of the same instance gets the same answer and counts once. ctx bounds only the wait for
+// The same sequence number of the same caller's instance gets the same answer and counts once. caller is the name of
+// whoever's token it is. ctx bounds only the wait for
 // another's answer: a report that was taken is answered in the time of two flushes, at most about 2 s.
-func (x *Exchange) Sync(ctx context.Context, r *wire.SyncRequest) (*wire.SyncResponse, error) {
+func (x *Exchange) Sync(ctx context.Context, caller string, r *wire.SyncRequest) (*wire.SyncResponse, error) {
 	mine := &answer{done: make(chan struct{})}
-	key := answerKey{r.Instance, r.Seq}
-	if first, ok, _ := x.answers.PeekOrAdd(key, mine); ok {
+	key := syncKey{caller, r.Instance, r.Seq}
+	if first := x.answers.first(key, mine, len(r.Dependencies), time.Now()); first != mine {
 		x.tally.sync("repeated")
 		select {
 		case <-first.done:
@@ -31,16 +32,16 @@ func (x *Exchange) Sync(ctx context.Context, r *wire.SyncRequest) (*wire.SyncRes
 	defer close(mine.done)
 	next, ok := x.pace.enter(r.Instance, time.Now())
 	if !ok {
-		x.answers.Remove(key) // nothing was counted: the instance may come again
+		x.answers.drop(key) // nothing was counted: the instance may come again
 		x.tally.sync("busy")
 		mine.err = ErrBusy
 		return nil, ErrBusy
 	}
 	defer x.pace.leave()
-	mine.response, mine.err = x.serve(r)
+	mine.response, mine.err = x.serve(key, r)
 	switch {
 	case mine.err != nil:
-		x.answers.Remove(key)
+		x.answers.drop(key)
 		x.tally.sync("unavailable")
 		return nil, mine.err
 	case mine.response.Degraded:
@@ -52,7 +53,7 @@ func (x *Exchange) Sync(ctx context.Context, r *wire.SyncRequest) (*wire.SyncRes
 	return mine.response, nil
 }
 
-func (x *Exchange) serve(r *wire.SyncRequest) (*wire.SyncResponse, error) {
+func (x *Exchange) serve(key syncKey, r *wire.SyncRequest) (*wire.SyncResponse, error) {
 	select {
 	case <-x.closed:
 		return nil, ErrClosed
@@ -80,7 +81,7 @@ func (x *Exchange) serve(r *wire.SyncRequest) (*wire.SyncResponse, error) {
 	for g, reports := range byGroup {
 		batches = append(batches, x.groups[g].put(func(b *batch) {
 			for _, report := range reports {
-				parts[report.Name] = b.add(r.Instance, report, oldest)
+				parts[report.Name] = b.add(key, report, oldest)
 			}
 		}))
 	}
@@ -112,14 +113,14 @@ func (x *Exchange) serve(r *wire.SyncRequest) (*wire.SyncResponse, error) {
 		if m.degraded {
 			resp.Degraded = true
 		}
-		d.Granted = m.grants[r.Instance]
+		d.Granted = m.grants[key]
 		if d.Granted > 0 {
 			d.GrantTTLMS = m.policy.Budget.GrantTTL.Milliseconds()
 		}
 		if report := wanting(r, report.Name); report != nil && d.Granted < report.Want {
 			d.HoldMS = m.hold.Milliseconds()
 		}
-		if p, asked := m.permits[r.Instance]; asked {
+		if p, asked := m.permits[key]; asked {
 			if p.Token != "" {
 				d.Permit = &wire.Permit{Token: p.Token, LeaseMS: p.Lease.Milliseconds()}
 			}

@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -122,7 +123,7 @@ func (x *Exchange) Transitions(ctx context.Context, q TransitionQuery) (wire.Tra
 		if c := compareIDs(b.ID, a.ID); c != 0 {
 			return c
 		}
-		return strings.Compare(b.Dependency, a.Dependency)
+		return cmp.Compare(keyspace.Group(a.Dependency), keyspace.Group(b.Dependency))
 	})
 	if len(all) > limit {
 		all = all[:limit]
@@ -160,14 +161,15 @@ func (x *Exchange) readLog(ctx context.Context, group int, c cursor, limit int, 
 	}
 }
 
-// cursor is the last entry of a page. Entries of different groups may share an id; among them the name decides.
+// cursor is the last entry of a page. Entries of different groups may share an id; among them the group decides. It
+// names no dependency: who holds it may not be allowed to know of that one.
 type cursor struct {
-	ID   string `json:"i"`
-	Name string `json:"n"`
+	ID    string `json:"i"`
+	Group int    `json:"g"`
 }
 
 func formatCursor(t sharedbreaker.Transition) string {
-	b, _ := json.Marshal(cursor{t.ID, t.Dependency}) // two strings always encode
+	b, _ := json.Marshal(cursor{t.ID, keyspace.Group(t.Dependency)}) // a string and a number always encode
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -184,7 +186,7 @@ func parseCursor(s string) (c cursor, err error) {
 
 // before is the id below which a group's entries may come after the cursor's.
 func (c cursor) before(group int) string {
-	if c.ID == "" || c.Name != "" && keyspace.Group(c.Name) == group {
+	if c.ID == "" || c.Group >= group {
 		return c.ID
 	}
 	ms, n := splitID(c.ID)
@@ -196,13 +198,13 @@ func (c cursor) after(t sharedbreaker.Transition) bool {
 		return true
 	}
 	order := compareIDs(t.ID, c.ID)
-	return order < 0 || order == 0 && t.Dependency < c.Name
+	return order < 0 || order == 0 && keyspace.Group(t.Dependency) > c.Group
 }
 
 func validID(id string) bool {
 	ms, n, ok := strings.Cut(id, "-")
-	_, err1 := strconv.ParseUint(ms, 10, 63)
-	_, err2 := strconv.ParseUint(n, 10, 63)
+	_, err1 := strconv.ParseUint(ms, 10, 62)
+	_, err2 := strconv.ParseUint(n, 10, 62)
 	return ok && err1 == nil && err2 == nil
 }
 

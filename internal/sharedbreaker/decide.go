@@ -131,9 +131,13 @@ func (b *Board) evidence(ctx context.Context, d *dossier, in *policy.Input) (ver
 func (b *Board) commit(ctx context.Context, d *dossier, next policy.Breaker, cause policy.Cause, version, actor, until string) (bool, error) {
 	s := &d.standing
 	k := groupKeys[d.group]
+	reason := next.Reason
+	if cause == policy.CauseProbe {
+		reason = "" // the breaker keeps why it left closed; that is not why it is probed
+	}
 	r := newReply(commitScript.Run(ctx, b.rdb, []string{k.epoch, stateKey(s.Name), k.log, k.due},
 		s.Name, head(s.Epoch, s.Breaker), version, encodeBreaker(s.Epoch, next), millis(due(next, d.set)),
-		string(cause), s.Breaker.State.String(), next.State.String(), text(next.Generation), next.Reason, actor, until))
+		string(cause), s.Breaker.State.String(), next.State.String(), text(next.Generation), reason, actor, until))
 	switch won := r.int(); {
 	case r.err != nil:
 		return false, r.wrap("commit")
@@ -149,7 +153,7 @@ func (b *Board) commit(ctx context.Context, d *dossier, next policy.Breaker, cau
 	if cause != policy.CauseNone {
 		s.Transitions = append(s.Transitions, Transition{
 			ID: id, Dependency: s.Name, From: s.Breaker.State, To: next.State, Generation: next.Generation,
-			Reason: next.Reason, Cause: cause, Actor: actor, At: now,
+			Reason: reason, Cause: cause, Actor: actor, At: now,
 		})
 	}
 	s.Breaker, s.Now = next, now
