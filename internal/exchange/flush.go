@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -27,17 +28,24 @@ type group struct {
 	mu      sync.Mutex
 	pending *batch
 
-	backlog map[string]sharedbreaker.Display // display counters that the store could not take; only serveGroup touches it after mu
-	holds   map[string]time.Time             // dependency -> no budget before; only serveGroup touches it
+	backlog map[string]backlog   // what the store could not take
+	holds   map[string]time.Time // dependency -> no budget before; only serveGroup touches it
 }
 
-// mostBacklog bounds the dependencies of a group whose display counters are kept while the store is away.
+// backlog is what is kept of a dependency's reports while the store is away: what people look at, and what the budget is
+// to be charged for. A flush of which nobody knows whether it arrived may count it twice: for the budget the safe side.
+type backlog struct {
+	display sharedbreaker.Display
+	debits  int64
+}
+
+// mostBacklog bounds the dependencies of a group of which something is kept while the store is away.
 const mostBacklog = 2_000
 
 func newGroup(number int) *group {
 	return &group{
 		number: number, wake: make(chan struct{}, 1),
-		backlog: make(map[string]sharedbreaker.Display), holds: make(map[string]time.Time),
+		backlog: make(map[string]backlog), holds: make(map[string]time.Time),
 	}
 }
 
@@ -75,22 +83,23 @@ func (g *group) take() *batch {
 	return b
 }
 
-// keep adds display counters to what the next flush brings along.
-func (g *group) keep(name string, d sharedbreaker.Display) {
+// keep adds to what the next flush of the dependency brings along.
+func (g *group) keep(name string, d sharedbreaker.Display, debits int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if kept, ok := g.backlog[name]; ok || len(g.backlog) < mostBacklog {
-		kept.Add(d)
+		kept.display.Add(d)
+		kept.debits += debits
 		g.backlog[name] = kept
 	}
 }
 
-func (g *group) kept(name string) sharedbreaker.Display {
+func (g *group) kept(name string) backlog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	d := g.backlog[name]
+	kept := g.backlog[name]
 	delete(g.backlog, name)
-	return d
+	return kept
 }
 
 // serveGroup flushes a group's batches until ctx ends, and then what is left.
@@ -139,7 +148,9 @@ func (x *Exchange) flush(ctx context.Context, g *group, b *batch) {
 	reports := make([]sharedbreaker.Report, len(b.order))
 	for i, m := range b.order {
 		m.policy = x.registry.policy(m.name)
-		m.display.Add(g.kept(m.name))
+		kept := g.kept(m.name)
+		m.display.Add(kept.display)
+		m.debits += kept.debits
 		reports[i] = m.report()
 	}
 	// A flush that has begun is finished, also at shutdown: its syncs are waiting for it.
@@ -154,7 +165,7 @@ func (x *Exchange) flush(ctx context.Context, g *group, b *batch) {
 		b.err = err
 		x.lost(err)
 		for _, m := range b.order {
-			g.keep(m.name, m.display) // the answer will say "degraded" and the instance will not report it again
+			g.keep(m.name, m.display, m.debits) // the answer will say "degraded" and the instance will not report it again
 		}
 		return
 	}
@@ -187,6 +198,7 @@ func (x *Exchange) recall(ctx context.Context, group int, standings []sharedbrea
 // closed, nothing is granted.
 func (x *Exchange) draw(ctx context.Context, g *group, b *batch) {
 	now := time.Now()
+	maps.DeleteFunc(g.holds, func(_ string, until time.Time) bool { return !now.Before(until) })
 	var draws []sharedbudget.Draw
 	var drawn []*merged
 	for _, m := range b.order {
@@ -195,10 +207,8 @@ func (x *Exchange) draw(ctx context.Context, g *group, b *batch) {
 			const killed = time.Second // the state travels with the answer; this only keeps asks apart
 			want, m.hold = 0, killed
 		}
-		if until, holding := g.holds[m.name]; holding && now.Before(until) {
+		if until, holding := g.holds[m.name]; holding {
 			want, m.hold = 0, max(m.hold, until.Sub(now)) // answered from memory: an exhausted budget costs the store nothing
-		} else if holding {
-			delete(g.holds, m.name)
 		}
 		if m.deposits > 0 || m.debits > 0 || want > 0 {
 			draws = append(draws, sharedbudget.Draw{
@@ -215,6 +225,7 @@ func (x *Exchange) draw(ctx context.Context, g *group, b *batch) {
 		x.lost(err)
 		for _, m := range drawn {
 			m.degraded = true // the breaker's part is in the store; of the budget nobody knows
+			g.keep(m.name, sharedbreaker.Display{}, m.debits)
 		}
 		return
 	}

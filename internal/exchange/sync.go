@@ -65,7 +65,7 @@ func (x *Exchange) serve(key syncKey, r *wire.SyncRequest) (*wire.SyncResponse, 
 		}
 		for i := range r.Dependencies {
 			d := &r.Dependencies[i]
-			x.groups[keyspace.Group(d.Name)].keep(d.Name, display(d))
+			x.groups[keyspace.Group(d.Name)].keep(d.Name, display(d), d.Ungranted)
 		}
 		return x.lastKnown(r), nil
 	}

@@ -185,6 +185,9 @@ func TestSimultaneousFailures(t *testing.T) { // B6, B26
 		if len(made) != 1 || len(r.log(t)) != 1 {
 			t.Errorf("%d transitions were told, %d logged; want one", len(made), len(r.log(t)))
 		}
+		if left := read.Breaker.Remaining(read.Breaker.Since); left != set.OpenFor {
+			t.Errorf("it opened for %v, want %v", left, set.OpenFor)
+		}
 		if read.Window.Failure != 8 {
 			t.Errorf("counted %d failures, want 8", read.Window.Failure)
 		}

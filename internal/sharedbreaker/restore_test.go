@@ -219,3 +219,25 @@ func TestForgottenAfterADay(t *testing.T) {
 		t.Error("its policy was forgotten")
 	}
 }
+
+// An idle dependency leaves nothing behind but what people decided, even if no replica runs to tidy up.
+func TestIdleKeysExpire(t *testing.T) { // G40
+	r := embedded(t)
+	half := r.probing(t, r.tripped(t, r.started(t)), "a", "b")
+	r.observe(t, result(half, granted(half)[0], policy.Success))
+	if _, err := r.PutPolicy(t.Context(), dep, `{}`, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * 24 {
+		r.elapse(time.Hour)
+	}
+	for _, k := range r.Embedded.Keys() {
+		if !strings.HasSuffix(k, ":pol") && !strings.HasSuffix(k, ":log") && !strings.HasSuffix(k, ":epoch") {
+			t.Errorf("after two days without a report there is %q", k)
+		}
+	}
+	r.elapse(31 * 24 * time.Hour)
+	if keys := r.Embedded.Keys(); len(keys) != 1 || !strings.HasSuffix(keys[0], ":pol") {
+		t.Errorf("after a month there are %q, want the policy alone", keys)
+	}
+}

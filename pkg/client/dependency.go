@@ -33,7 +33,8 @@ type Dependency struct {
 	version   int64 // of the policy in rules; 0 = the client's own
 	refused   int64 // version of a policy that makes no sense; 0 = none
 	local     policy.Local
-	suspended bool // see suspend
+	listened  int64 // generation of local in which the control plane was asked, see listen
+	suspended bool  // see suspend
 	seen      policy.State
 	counters  *counters
 	old       []*counters // of earlier generations, until their calls are done

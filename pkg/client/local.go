@@ -10,6 +10,9 @@ import (
 // longRun is how many failures in a row the control plane hears of at once, if the local breaker has no threshold.
 const longRun = 5
 
+// hearsay is how long before the end of its open time the local breaker asks what the fleet knows by now.
+const hearsay = 100 * time.Millisecond
+
 // failed counts a failure that is no trial request's. That may lock: failures are slow anyway.
 func (d *Dependency) failed(c *counters, s *stripe) {
 	now := d.client.now()
@@ -60,6 +63,22 @@ func (d *Dependency) setLocal(next policy.Local, now time.Time) {
 	case was != policy.Closed && is == policy.Closed:
 		d.client.emit(Event{Kind: EventLocalClosed, Dependency: d.name, At: now, From: was, To: is, Source: SourceLocal})
 	}
+}
+
+// listen asks the control plane, once, shortly before the local breaker's open time is over: it may have opened before
+// the fleet's did, and an instance that does not know sends a trial request of its own, beside the fleet's probes. Due
+// gets the time to ask. It needs d.mu.
+func (d *Dependency) listen(now time.Time, due *schedule) {
+	b := &d.local.Breaker
+	if b.State != policy.Open || b.Generation == d.listened || d.cutOff(now) {
+		return
+	}
+	if at := b.Until.Add(-hearsay); !passed(now, at) {
+		due.at(at)
+		return
+	}
+	d.listened = b.Generation
+	d.client.syncer.demand(d, askView)
 }
 
 // resetLocal closes the local breaker. It needs d.mu.

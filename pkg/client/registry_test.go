@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -80,4 +81,33 @@ func TestManyNames(t *testing.T) {
 			t.Errorf("%d names known, %d pinned", known, pinned)
 		}
 	}, WithCacheSize(100))
+}
+
+// TestEvictedComesBackWithNothing (G25): neither what was told nor a grant that nobody used survives an eviction.
+func TestEvictedComesBackWithNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, p *plane, c *Client) {
+		func() {
+			d := c.Dependency("a")
+			learn(t, d)
+			d.mu.Lock()
+			d.retries.spare = append(d.retries.spare, grant{expires: time.Now().Add(time.Hour)})
+			d.mu.Unlock()
+			time.Sleep(5 * time.Second) // idle: the syncer lets go of it
+			synctest.Wait()
+		}()
+		for i := range 10 {
+			c.Dependency(fmt.Sprint(i))
+		}
+		for range 5 {
+			runtime.GC()
+		}
+		d := c.Dependency("a")
+		if got := d.State(); got.Known || d.stats().Requests != 0 {
+			t.Errorf("remembers %+v", got)
+		}
+		p.set(budgeting(0, 0))
+		if _, _, err := reserves(t, d, 50*time.Millisecond); !errors.Is(err, ErrBudget) {
+			t.Errorf("got %v: a grant survived", err)
+		}
+	}, WithCacheSize(2))
 }

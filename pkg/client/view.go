@@ -121,6 +121,7 @@ func (d *Dependency) gate(now time.Time, link linkState, set *policy.Policy, due
 	}
 	if d.local.Breaker.State != policy.Closed {
 		if wait := d.local.Wait(now); wait > 0 {
+			d.listen(now, due)
 			return d.rejecting(now, SourceLocal, now.Add(wait), due)
 		}
 		return gateTrial, share, d.openError(SourceLocal, 0)
