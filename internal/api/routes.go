@@ -30,6 +30,7 @@ func (s *Server) routes() []route {
 
 		{http.MethodGet, wire.PathDependencies, roleRead, s.listDependencies},
 		{http.MethodGet, pathDependency, roleRead, s.getDependency},
+		{http.MethodGet, pathDependency + "/series", roleRead, s.getSeries},
 		{http.MethodGet, wire.PathTransitions, roleRead, s.listTransitions},
 		{http.MethodGet, wire.PathStatus, roleRead, s.status},
 		{http.MethodGet, wire.PathWhoami, anyRole, s.whoami},

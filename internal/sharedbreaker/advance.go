@@ -80,7 +80,7 @@ func (b *Board) Forget(ctx context.Context, name string) error {
 	}
 	word, err := forgetScript.Run(ctx, b.rdb, []string{
 		k.epoch, k.deps, k.overrides, k.policies, k.due,
-		stateKey(name), permitsKey(name), sampleKey(name), displayKey(name),
+		stateKey(name), permitsKey(name), sampleKey(name), displayKey(name), historyKey(name),
 	}, b.newEpoch(), name, until).Text()
 	r := &reply{[]any{word}, err}
 	if err := r.status(); err != nil {

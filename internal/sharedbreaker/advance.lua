@@ -57,7 +57,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', int(now - FOR
     redis.call('EXPIRE', state, STATE_TTL)
   else
     used = forget(KEYS[1], KEYS[2], KEYS[6], name, state, prefix .. 'p:' .. name, prefix .. 'i:' .. name,
-      prefix .. 'v:' .. name, epoch, used)
+      prefix .. 'v:' .. name, prefix .. 'h:' .. name, epoch, used)
     gone = true
   end
 end

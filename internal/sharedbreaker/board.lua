@@ -13,11 +13,13 @@
 --                      0 to 59 = bucket "tag,index,successes,failures,slow" of 500 ms
 --   p:<name>    hash   probe permits, see probe.lua
 --   i:<name>    hash   sampled instance -> "rank,seen,verdict at,failing,epoch:tag,override revision"
---   v:<name>    hash   0 to 39 = display counters of one second, "second,counter,counter,..."
+--   v:<name>    hash   0 to 39 = display counters of one second, "second,counter,counter,...";
+--                      f = the step that is under way in them
+--   h:<name>    hash   0 to 239 = display counters of a step of 15 s, "step,counter,counter,...": the last hour
 -- A phase is c(losed), o(pen), h(alf-open, probing) or r(amping). A tag is generation .. phase: what was counted
 -- under another one does not count.
 
-local STATE_TTL, RING_TTL, DUE_TTL, LOG_TTL = 90000, 120, 691200, 2592000 -- seconds
+local STATE_TTL, RING_TTL, SERIES_TTL, DUE_TTL, LOG_TTL = 90000, 120, 7200, 691200, 2592000 -- seconds
 local TOMBSTONE = 604800000
 
 local function int(n)
@@ -136,13 +138,13 @@ local function lapse(ovr, log, due, name, v, b, epoch, now)
 end
 
 -- forget drops a dependency. Its generation is used up: if it comes back within the epoch, it goes on from there.
-local function forget(key, deps, due, name, state, permits, sample, display, epoch, used)
+local function forget(key, deps, due, name, state, permits, sample, display, history, epoch, used)
   local e, generation = head(redis.call('HGET', state, 'b'))
   if e == epoch and tonumber(generation) > used then
     used = tonumber(generation)
     redis.call('HSET', key, 'g', generation)
   end
-  redis.call('DEL', state, permits, sample, display)
+  redis.call('DEL', state, permits, sample, display, history)
   redis.call('ZREM', deps, name)
   redis.call('ZREM', due, 'b:' .. name)
   return used

@@ -49,13 +49,13 @@ type dossier struct {
 // observe runs the script. With look it counts nothing and registers nothing.
 func (b *Board) observe(ctx context.Context, group int, reports []Report, look bool) ([]dossier, error) {
 	k := groupKeys[group]
-	keys := make([]string, 0, 4+4*len(reports))
+	keys := make([]string, 0, 4+5*len(reports))
 	keys = append(keys, k.epoch, k.deps, k.overrides, k.policies)
 	args := make([]any, 0, 1+len(reports))
 	args = append(args, b.newEpoch())
 	for i := range reports {
 		r := &reports[i]
-		keys = append(keys, stateKey(r.Name), permitsKey(r.Name), sampleKey(r.Name), displayKey(r.Name))
+		keys = append(keys, stateKey(r.Name), permitsKey(r.Name), sampleKey(r.Name), displayKey(r.Name), historyKey(r.Name))
 		args = append(args, b.encodeReport(r, look))
 	}
 

@@ -1,7 +1,7 @@
 -- observe adds what a replica learned to the counters of up to 128 dependencies of a group, and returns what the trip
 -- rules need to decide. It decides nothing itself.
 --
--- KEYS  epoch, deps, ovr, pol, then for each report: state, permits, instances, display
+-- KEYS  epoch, deps, ovr, pol, then for each report: state, permits, instances, display, history
 -- ARGV  id for a new epoch, then each report as JSON:
 --         name       the dependency
 --         look       true: return the same, but count nothing and register nothing
@@ -83,8 +83,38 @@ end
 
 local shown, second_prefix = int(second % DISPLAY), int(second) .. ','
 
-local function show(display, counters)
-  local v = redis.call('HGET', display, shown)
+local STEP, STEPS = 15, 240
+local step = math.floor(second / STEP)
+
+-- fold adds up the seconds of a step that is over. Nothing was written since its last one, so the ring still has them.
+local function fold(display, history, over)
+  local fields, sum = {}, {}
+  for s = over * STEP, over * STEP + STEP - 1 do
+    fields[#fields + 1] = int(s % DISPLAY)
+  end
+  for _, v in ipairs(redis.call('HMGET', display, unpack(fields))) do
+    local old = v and cjson.decode('[' .. v .. ']') or {-1}
+    if math.floor(old[1] / STEP) == over then
+      for i = 2, #old do
+        sum[i - 1] = (sum[i - 1] or 0) + old[i]
+      end
+    end
+  end
+  for i, c in ipairs(sum) do
+    sum[i] = int(c)
+  end
+  redis.call('HSET', history, int(over % STEPS), int(over) .. ',' .. table.concat(sum, ','))
+  redis.call('EXPIRE', history, SERIES_TTL)
+end
+
+local function show(display, history, counters)
+  local v, over = unpack(redis.call('HMGET', display, shown, 'f'))
+  if over ~= int(step) then
+    if over then
+      fold(display, history, tonumber(over))
+    end
+    redis.call('HSET', display, 'f', int(step))
+  end
   if v and string.sub(v, 1, #second_prefix) == second_prefix then
     local old = cjson.decode('[' .. v .. ']')
     for i, c in ipairs(counters) do
@@ -172,7 +202,7 @@ end
 
 local touched = false
 
-local function observe(report, state, permits, sample, display, override)
+local function observe(report, state, permits, sample, display, history, override)
   local h = redis.call('HMGET', state, 'b', 'r', 'n', unpack(newest))
   local b, r, n = h[1], h[2], h[3]
   local e, generation, phase = head(b)
@@ -203,7 +233,7 @@ local function observe(report, state, permits, sample, display, override)
     return b, r or '', n or '', buckets
   end
   if report.display then
-    show(display, report.display)
+    show(display, history, report.display)
   end
   local at, t, level, older, since = string.match(n or '', '^(%d+),(%w+),%d+,%d+,%d+,%d+,%d+,(%d+),(%d+),(%d+)$')
   at, level, older, since = tonumber(at or 0), tonumber(level or 0), tonumber(older or 0), tonumber(since or 0)
@@ -226,7 +256,7 @@ local function observe(report, state, permits, sample, display, override)
     touched = true
     redis.call('EXPIRE', state, STATE_TTL)
     redis.call('EXPIRE', sample, RING_TTL)
-    redis.call('EXPIRE', display, RING_TTL)
+    redis.call('EXPIRE', display, SERIES_TTL)
   end
   if #write > 0 then
     redis.call('HSET', state, unpack(write))
@@ -242,8 +272,8 @@ end
 local overrides = redis.call('HMGET', KEYS[3], unpack(names))
 local policies = redis.call('HMGET', KEYS[4], unpack(names))
 for i, report in ipairs(reports) do
-  local k = 4 * i
-  local b, r, n, buckets = observe(report, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], overrides[i])
+  local k = 5 * i - 1
+  local b, r, n, buckets = observe(report, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], overrides[i])
   local last = moment
   if report.look then
     last = redis.call('ZSCORE', KEYS[2], report.name) or ''

@@ -37,6 +37,8 @@ var (
 	forgetLua string
 	//go:embed epoch.lua
 	epochLua string
+	//go:embed series.lua
+	seriesLua string
 	//go:embed clock.lua
 	clockLua string
 )
@@ -53,6 +55,7 @@ var (
 	advanceScript  = onBoard(advanceLua)
 	forgetScript   = onBoard(forgetLua)
 	epochScript    = onBoard(epochLua)
+	seriesScript   = onBoard(seriesLua)
 	clockScript    = onBoard(clockLua)
 )
 
@@ -78,6 +81,7 @@ func stateKey(name string) string   { return keyspace.DependencyKey("s", name) }
 func permitsKey(name string) string { return keyspace.DependencyKey("p", name) }
 func sampleKey(name string) string  { return keyspace.DependencyKey("i", name) }
 func displayKey(name string) string { return keyspace.DependencyKey("v", name) }
+func historyKey(name string) string { return keyspace.DependencyKey("h", name) }
 
 // reply reads what a script returned, value by value. Its first mistake sticks: every later value is zero, and err
 // tells of it.

@@ -102,6 +102,24 @@ type TransitionList struct {
 	Next        string       `json:"next,omitempty"`
 }
 
+// Series answers GET /v1/dependencies/{name}/series: what was reported, in steps, oldest first. The columns have one
+// entry per step; the last step is the current one, which goes on.
+type Series struct {
+	Name            string    `json:"name"`
+	Start           time.Time `json:"start"` // of the first step
+	StepMS          int64     `json:"step_ms"`
+	Requests        []int64   `json:"requests"`
+	Attempts        []int64   `json:"attempts"`
+	Success         []int64   `json:"success"`
+	Failure         []int64   `json:"failure"`
+	Throttled       []int64   `json:"throttled"`
+	Ignored         []int64   `json:"ignored"`
+	RejectedBreaker []int64   `json:"rejected_breaker"`
+	RejectedBudget  []int64   `json:"rejected_budget"`
+	// AttemptsPerRequest is over all steps.
+	AttemptsPerRequest [5]int64 `json:"attempts_per_request"`
+}
+
 // OverrideRequest is the body of PUT /v1/dependencies/{name}/override.
 type OverrideRequest struct {
 	Mode        string `json:"mode"`

@@ -58,6 +58,11 @@ func samples() map[string]any {
 		"transitions": &TransitionList{Transitions: []Transition{{
 			Dependency: "payments", From: Closed, To: Open, Generation: 43, Reason: "failure_rate", Cause: "trip", Actor: "", At: at,
 		}}, Next: "cursor"},
+		"series": &Series{
+			Name: "payments", Start: at, StepMS: 15000, Requests: []int64{10, 20}, Attempts: []int64{11, 22}, Success: []int64{9, 18},
+			Failure: []int64{2, 3}, Throttled: []int64{0, 1}, Ignored: []int64{0, 0}, RejectedBreaker: []int64{0, 4},
+			RejectedBudget: []int64{1, 2}, AttemptsPerRequest: [5]int64{27, 3, 0, 0, 0},
+		},
 		"override_request": &OverrideRequest{Mode: "force_open", Reason: "provider maintenance", ExpiresInMS: 3600000},
 		"problem": &Problem{Type: "about:blank", Title: "Unprocessable Entity", Status: 422, Code: CodeInvalid, Detail: "a field is out of its bounds",
 			Errors: []ProblemField{{Field: "expires_in_ms", Limit: "1 to 604800000"}}},
@@ -110,6 +115,8 @@ func newLike(v any) any {
 		return new(Dependency)
 	case *TransitionList:
 		return new(TransitionList)
+	case *Series:
+		return new(Series)
 	case *OverrideRequest:
 		return new(OverrideRequest)
 	case *Problem:
