@@ -12,6 +12,11 @@ help: ## list the targets
 run: build ## build and start the control plane with the embedded store on 127.0.0.1:8080
 	./bin/controlplane serve
 
+.PHONY: demo
+demo: build ## a retry storm, and the same without the storm: two minutes, with the dashboard on 127.0.0.1:8080
+	go build -o bin/ ./cmd/demo
+	./bin/demo
+
 .PHONY: build
 build: ## build bin/controlplane and bin/agent
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/controlplane ./cmd/agent

@@ -17,9 +17,11 @@ func Drive(ctx context.Context, meter *Meter, callers []Caller, rate float64, se
 	random := rand.New(rand.NewPCG(seed, 2))
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	// By the time at which each is due, so that timers that are late on a busy machine do not thin out the stream.
+	next := time.Now()
 	for {
-		gap := time.Duration(random.ExpFloat64() / rate * float64(time.Second))
-		if Wait(ctx, gap) != nil {
+		next = next.Add(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
+		if Wait(ctx, time.Until(next)) != nil {
 			return
 		}
 		call := callers[random.IntN(len(callers))]

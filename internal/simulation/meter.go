@@ -20,6 +20,9 @@ type Second struct {
 	OK       int // of the requests begun, those that succeeded in the end
 	Failed   int
 	Rejected int // of those that failed, the ones that no attempt was sent for
+
+	Ended   int // requests that ended in this second, whenever they began
+	EndedOK int // those of them that succeeded
 }
 
 // NewMeter returns a meter whose second 0 begins now.
@@ -42,6 +45,12 @@ func (m *Meter) Begin() func(err error, rejected bool) {
 	began := time.Now()
 	m.at(began, func(s *Second) { s.Offered++ })
 	return func(err error, rejected bool) {
+		m.at(time.Now(), func(s *Second) {
+			s.Ended++
+			if err == nil {
+				s.EndedOK++
+			}
+		})
 		m.at(began, func(s *Second) {
 			switch {
 			case err == nil:
@@ -73,6 +82,8 @@ func (m *Meter) Sum(from, to int) Second {
 		sum.OK += s.OK
 		sum.Failed += s.Failed
 		sum.Rejected += s.Rejected
+		sum.Ended += s.Ended
+		sum.EndedOK += s.EndedOK
 	}
 	return sum
 }

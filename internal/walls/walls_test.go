@@ -24,6 +24,7 @@ var floorPlan = map[string][]string{
 
 	"internal/keyspace":      {},
 	"internal/script":        {},
+	"internal/simulation":    {},
 	"internal/sharedbreaker": {"internal/keyspace", "internal/script", "pkg/policy"},
 	"internal/sharedbudget":  {"internal/keyspace", "internal/script", "pkg/policy"},
 	"internal/exchange":      {"internal/sharedbreaker", "internal/sharedbudget", "internal/keyspace", "pkg/policy", "pkg/wire"},
@@ -32,10 +33,11 @@ var floorPlan = map[string][]string{
 	"web":              {},
 	"cmd/controlplane": {"internal/api", "internal/exchange", "internal/sharedbreaker", "internal/sharedbudget", "web", "pkg/policy", "pkg/wire"},
 	"cmd/agent":        {"pkg/client", "pkg/policy", "pkg/wire"},
+	"cmd/demo":         {"internal/simulation", "pkg/client", "pkg/policy"},
 }
 
 // workshops are packages that only tests need. No room imports them.
-var workshops = []string{"internal/redistest", "internal/simulation", "internal/storm", "internal/walls", "charts"}
+var workshops = []string{"internal/redistest", "internal/storm", "internal/walls", "charts"}
 
 // keepers says which rooms may import a module directly. Modules that are not named here belong to tests.
 var keepers = map[string][]string{
@@ -44,7 +46,7 @@ var keepers = map[string][]string{
 	"github.com/alicebob/miniredis/v2":    {"cmd/controlplane"},
 	"github.com/prometheus/client_golang": {"internal/api", "cmd/controlplane"},
 	"github.com/hashicorp/golang-lru/v2":  {"pkg/client", "internal/exchange"},
-	"github.com/alecthomas/kong":          {"cmd/controlplane", "cmd/agent"},
+	"github.com/alecthomas/kong":          {"cmd/controlplane", "cmd/agent", "cmd/demo"},
 	"go.yaml.in/yaml/v3":                  {"cmd/controlplane"},
 }
 
