@@ -22,18 +22,34 @@ build: ## build bin/controlplane and bin/agent
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/controlplane ./cmd/agent
 
 .PHONY: test
-test: deps vet ## install what the tests need, then run every test with the race detector
+test: deps vet web-check ## install what the tests need, then run every test with the race detector
 	go test -race -timeout 15m ./...
 	cd bench && go vet ./... && go test -run '^$$' -bench . -benchtime 1x ./...
 
 .PHONY: vet
 vet: ## gofmt and go vet
-	@bad=$$(gofmt -l cmd internal pkg web bench); test -z "$$bad" || { echo "gofmt: $$bad"; exit 1; }
+	@bad=$$(gofmt -l cmd internal pkg web/*.go bench); test -z "$$bad" || { echo "gofmt: $$bad"; exit 1; }
 	go vet ./...
 
 .PHONY: deps
-deps: ## install redis-server if it is missing
+deps: ## install redis-server and chromium if they are missing
 	@command -v redis-server >/dev/null || ./tools/install redis-server
+	@command -v chromium >/dev/null || ./tools/install chromium
+
+NODE_MODULES = web/node_modules/.package-lock.json
+
+$(NODE_MODULES): web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: web
+web: $(NODE_MODULES) ## build the dashboard into web/dist, which is committed
+	cd web && npm run --silent check && npm run --silent build
+
+.PHONY: web-check
+web-check: $(NODE_MODULES) ## check the dashboard's types, run its tests, and hold web/dist against a fresh build
+	cd web && npm run --silent check && npm test --silent && npx vite build --logLevel warn --outDir node_modules/.fresh
+	@diff -r web/dist web/node_modules/.fresh || { echo "web/dist is not what web/src builds: run make web and commit"; exit 1; }
 
 .PHONY: storm
 storm: ## the published retry storm, with its figures

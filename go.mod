@@ -2,6 +2,9 @@ module github.com/retryplane/retryplane
 
 go 1.26.0
 
+// What npm puts there is nobody's package.
+ignore ./web/node_modules
+
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/alicebob/miniredis/v2 v2.40.0

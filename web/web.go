@@ -1,5 +1,5 @@
-// Package web is the page that people watch dependencies on: static files in the binary, which need nothing else from
-// the network.
+// Package web is the dashboard: static files in the binary, which need nothing else from the network. They are built
+// out of src by `make web` and committed, so that building the binary needs no npm.
 package web
 
 import (
@@ -90,6 +90,8 @@ func kind(name string) string {
 		return "text/css; charset=utf-8"
 	case ".svg":
 		return "image/svg+xml"
+	case ".txt":
+		return "text/plain; charset=utf-8"
 	default:
 		return mime.TypeByExtension(ext)
 	}

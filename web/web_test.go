@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,9 +12,9 @@ import (
 	"github.com/retryplane/retryplane/web"
 )
 
-func get(t *testing.T, path string, header http.Header) *http.Response {
+func get(t *testing.T, name string, header http.Header) *http.Response {
 	t.Helper()
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, name, nil)
 	for k, v := range header {
 		r.Header[k] = v
 	}
@@ -24,28 +25,29 @@ func get(t *testing.T, path string, header http.Header) *http.Response {
 
 func TestPageServesItsFiles(t *testing.T) {
 	t.Parallel()
-	for path, kind := range map[string]string{
-		"/":            "text/html; charset=utf-8",
-		"/index.html":  "text/html; charset=utf-8",
-		"/app.js":      "text/javascript; charset=utf-8",
-		"/style.css":   "text/css; charset=utf-8",
-		"/favicon.svg": "image/svg+xml",
+	for name, kind := range map[string]string{
+		"/":             "text/html; charset=utf-8",
+		"/index.html":   "text/html; charset=utf-8",
+		"/app.js":       "text/javascript; charset=utf-8",
+		"/style.css":    "text/css; charset=utf-8",
+		"/favicon.svg":  "image/svg+xml",
+		"/licences.txt": "text/plain; charset=utf-8",
 	} {
-		r := get(t, path, nil)
+		r := get(t, name, nil)
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != kind {
-			t.Errorf("%s: got %d %q, want 200 %q", path, r.StatusCode, r.Header.Get("Content-Type"), kind)
+			t.Errorf("%s: got %d %q, want 200 %q", name, r.StatusCode, r.Header.Get("Content-Type"), kind)
 		}
 		if csp := r.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") {
-			t.Errorf("%s: got the policy %q", path, csp)
+			t.Errorf("%s: got the policy %q", name, csp)
 		}
-		again := get(t, path, http.Header{"If-None-Match": {r.Header.Get("ETag")}})
+		again := get(t, name, http.Header{"If-None-Match": {r.Header.Get("ETag")}})
 		if again.StatusCode != http.StatusNotModified {
-			t.Errorf("%s: asked again with its tag, got %d, want 304", path, again.StatusCode)
+			t.Errorf("%s: asked again with its tag, got %d, want 304", name, again.StatusCode)
 		}
 	}
-	for _, path := range []string{"/missing", "/dist/app.js", "/../web.go", "/app.js/"} {
-		if r := get(t, path, nil); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: got %d, want 404", path, r.StatusCode)
+	for _, name := range []string{"/missing", "/dist/app.js", "/../web.go", "/app.js/"} {
+		if r := get(t, name, nil); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: got %d, want 404", name, r.StatusCode)
 		}
 	}
 }
@@ -78,7 +80,7 @@ func TestPageNeedsNobodyElse(t *testing.T) {
 		t.Fatalf("got %d names of files, want at least 3", len(named))
 	}
 	for _, m := range named {
-		if r := get(t, "/"+strings.TrimPrefix(m[1], "/"), nil); r.StatusCode != http.StatusOK {
+		if r := get(t, path.Join("/", m[1]), nil); r.StatusCode != http.StatusOK {
 			t.Errorf("%s: got %d, want 200", m[1], r.StatusCode)
 		}
 	}

@@ -1,0 +1,41 @@
+// The operator's levers. Each opens the dialog; nothing happens on one click.
+
+import { useState } from "preact/hooks";
+import { useFeed } from "../hooks";
+import type { Dependency } from "../wire";
+import { OrderDialog, type Choice } from "./order";
+
+const levers: { choice: Choice; label: string }[] = [
+  { choice: "force_open", label: "Force open" },
+  { choice: "force_closed", label: "Force closed" },
+  { choice: "no_retries", label: "No retries" },
+];
+
+export function Levers({ d }: { d: Dependency }) {
+  const { whoami } = useFeed();
+  const [choice, setChoice] = useState<Choice>();
+  const override = d.breaker.override;
+  if (whoami && !whoami.roles.includes("operate")) {
+    return <p class="levers quiet">Orders need a token with the role “operate”.</p>;
+  }
+  return (
+    <div class="levers" role="group" aria-label="Levers">
+      {levers.map((l) => (
+        <button
+          type="button"
+          key={l.choice}
+          disabled={!whoami}
+          aria-haspopup="dialog"
+          aria-pressed={override ? override.mode === l.choice : undefined}
+          onClick={() => setChoice(l.choice)}
+        >
+          {l.label}
+        </button>
+      ))}
+      <button type="button" disabled={!whoami || !override} aria-haspopup="dialog" onClick={() => setChoice("automatic")}>
+        Back to automatic
+      </button>
+      {choice && <OrderDialog d={d} choice={choice} onClose={() => setChoice(undefined)} />}
+    </div>
+  );
+}
