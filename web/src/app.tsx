@@ -53,7 +53,7 @@ function Page() {
       {route.page === "fleet" && <FleetPage query={route.query} />}
       {route.page === "dependency" && <DependencyPage key={route.name} name={route.name} />}
       {route.page === "missing" && (
-        <Notice title="There is no such page">
+        <Notice title="There is no such page" alone>
           <p>
             Perhaps a link was cut short. <a href="#/">All dependencies</a>
           </p>

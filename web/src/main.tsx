@@ -8,5 +8,5 @@ import { render } from "preact";
 import { App } from "./app";
 import { feed } from "./feed";
 
+feed.start(); // the first state is on its way while the frame is drawn
 render(<App />, document.getElementById("app")!);
-feed.start();

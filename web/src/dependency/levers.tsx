@@ -32,7 +32,8 @@ export function Levers({ d }: { d: Dependency }) {
           {l.label}
         </button>
       ))}
-      <button type="button" disabled={!whoami || !override} aria-haspopup="dialog" onClick={() => setChoice("automatic")}>
+      {/* Not disabled: its own success would take the focus away from it. */}
+      <button type="button" aria-disabled={!whoami || !override} aria-haspopup="dialog" onClick={() => override && setChoice("automatic")}>
         Back to automatic
       </button>
       {choice && <OrderDialog d={d} choice={choice} onClose={() => setChoice(undefined)} />}

@@ -40,9 +40,13 @@ export function OrderDialog({ d, choice: begin, onClose }: { d: Dependency; choi
 
   useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    dialog.current!.showModal();
-    dialog.current!.querySelector<HTMLElement>(begin === "automatic" ? "button[type=submit]" : "#reason")?.focus();
-    return () => before?.focus();
+    const own = dialog.current!;
+    own.showModal();
+    own.querySelector<HTMLElement>(begin === "automatic" ? "button[type=submit]" : "#reason")?.focus();
+    return () => {
+      own.close(); // the rest of the page is inert until then
+      before?.focus();
+    };
   }, []);
 
   const submit = async (e: Event) => {
@@ -119,7 +123,7 @@ export function OrderDialog({ d, choice: begin, onClose }: { d: Dependency; choi
           <button type="button" onClick={onClose} disabled={busy}>
             Cancel
           </button>
-          <button type="submit" class={choice === "force_open" ? "primary danger" : "primary"} aria-disabled={busy}>
+          <button type="submit" class={choice === "force_open" ? "primary danger" : "primary"} aria-busy={busy}>
             {busy ? "Sending …" : choices.find((c) => c.choice === choice)!.label}
           </button>
         </div>

@@ -38,14 +38,14 @@ export function DependencyPage({ name }: { name: string }) {
           </div>
         </>
       ) : feed.loaded ? (
-        <Notice title={`No dependency “${name}”`}>
+        <Notice title={`No dependency “${name}”`} alone>
           <p>No instance has reported it, or it was forgotten after a day without traffic.</p>
           <p>
             It appears here by itself with the next call. <a href={place.hash}>All dependencies</a>
           </p>
         </Notice>
       ) : (
-        <p class="waiting quiet">Reading {name} …</p>
+        <h1 class="waiting">{name}</h1>
       )}
     </>
   );

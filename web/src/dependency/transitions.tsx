@@ -57,11 +57,13 @@ export function Transitions({ name, now }: { name: string; now: number }) {
         <input type="checkbox" checked={all} onChange={(e) => setAll(e.currentTarget.checked)} /> with probing and reopening
       </label>
       {rows.length > 0 ? (
-        <ol>
-          {rows.map((t) => (
-            <Entry key={keyOf(t)} t={t} now={now} />
-          ))}
-        </ol>
+        <div class="log" tabIndex={0} role="region" aria-label="Transitions, the newest first">
+          <ol>
+            {rows.map((t) => (
+              <Entry key={keyOf(t)} t={t} now={now} />
+            ))}
+          </ol>
+        </div>
       ) : (
         <p class="hollow small quiet">{!log ? "Reading …" : log.trouble || "It has never left closed."}</p>
       )}

@@ -27,6 +27,7 @@ export function Filters({ all, words, filter, onChange }: Props) {
     const onKey = (e: KeyboardEvent) => {
       if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
       e.preventDefault();
+      search.current?.focus();
       search.current?.select();
     };
     addEventListener("keydown", onKey);

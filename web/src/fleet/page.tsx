@@ -1,5 +1,6 @@
 // The fleet: every dependency, the most severe first.
 
+import type { ComponentChildren } from "preact";
 import { bySeverity, passes, type Filter } from "../condition";
 import { useFeed, useNow } from "../hooks";
 import { Notice } from "../page/notice";
@@ -24,16 +25,15 @@ export function FleetPage({ query }: { query: URLSearchParams }) {
     replaceHash(fleetHash(next));
   };
 
-  if (!feed.loaded) return <Waiting />;
+  if (!feed.loaded) return <Named page={<Waiting />} />;
   const all = [...feed.dependencies.values()];
-  if (all.length === 0) return <Empty />;
+  if (all.length === 0) return <Named page={<Empty />} />;
 
   const wanted = words.trim().toLowerCase();
   const found = all.filter((d) => d.name.includes(wanted));
   const shown = found.filter((d) => passes(d, filter)).sort(bySeverity);
-  return (
+  const page = (
     <>
-      <h1 class="unseen">Dependencies</h1>
       <Filters all={found} words={words} filter={filter} onChange={change} />
       {shown.length > 0 ? (
         <Table rows={shown} now={now} />
@@ -48,6 +48,17 @@ export function FleetPage({ query }: { query: URLSearchParams }) {
           </button>
         </Notice>
       )}
+    </>
+  );
+  return <Named page={page} />;
+}
+
+/** The page's heading is for those who cannot see what it is. */
+function Named({ page }: { page: ComponentChildren }) {
+  return (
+    <>
+      <h1 class="unseen">Dependencies</h1>
+      {page}
     </>
   );
 }

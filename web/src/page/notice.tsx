@@ -2,10 +2,18 @@
 
 import type { ComponentChildren } from "preact";
 
-export function Notice({ title, bad, children }: { title: string; bad?: boolean; children?: ComponentChildren }) {
+interface Props {
+  title: string;
+  bad?: boolean;
+  alone?: boolean; // its title is the page's
+  children?: ComponentChildren;
+}
+
+export function Notice({ title, bad, alone, children }: Props) {
+  const Title = alone ? "h1" : "h2";
   return (
     <section class={bad ? "notice bad" : "notice"}>
-      <h2>{title}</h2>
+      <Title>{title}</Title>
       {children}
     </section>
   );
