@@ -23,8 +23,13 @@ build: ## build bin/controlplane and bin/agent
 
 .PHONY: test
 test: deps vet web-check ## install what the tests need, then run every test with the race detector
-	go test -race -timeout 15m ./...
+	go test -race -timeout 15m -skip '^TestDashboard$$' ./...
+	$(MAKE) browser
 	cd bench && go vet ./... && go test -run '^$$' -bench . -benchtime 1x ./...
+
+.PHONY: browser
+browser: deps ## the dashboard in a real browser; alone, because it measures
+	go test -timeout 5m -run '^TestDashboard$$' ./web
 
 .PHONY: vet
 vet: ## gofmt and go vet

@@ -13,8 +13,14 @@ export const modeWord: Record<Mode, string> = {
 /** A word for a state that a newer server may have added to. */
 export const wordOf = (state: string) => stateWord[state as State] ?? state;
 
-/** Whether the fleet was refused retries within the window because none were left. */
-export const spent = (d: Dependency) => d.budget.remaining <= 0 && d.budget.denied > 0;
+/** Whether retries go out at all: the budget grants none while the breaker is not closed. */
+export const retriesRest = (d: Dependency) => d.breaker.effective !== "closed";
+
+/** Whether the fleet would retry more than it may. */
+export function spent(d: Dependency): boolean {
+  const { remaining, denied } = d.budget;
+  return !retriesRest(d) && (remaining < 0 || (remaining === 0 && denied > 0));
+}
 
 /** The groups of the list, the most severe first; the first three are those of GET /v1/dependencies. */
 export function severity(d: Dependency): number {

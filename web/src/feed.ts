@@ -45,7 +45,10 @@ export class Feed {
     setInterval(() => {
       if (this.connected && Date.now() - this.heard > SILENCE_MS) this.connect(); // died without telling
     }, 1000);
-    setInterval(() => void this.readStatus(), 5000);
+    setInterval(() => {
+      void this.readStatus();
+      if (!this.whoami && this.access === "granted") void this.readWhoami(this.current!.signal);
+    }, 5000);
   }
 
   login(token: string): void {

@@ -81,7 +81,7 @@ function Charts({ series, budget }: { series: Series; budget: number }) {
         lines={retry}
         floor={Math.max(budget * 1.5, 0.02)}
         axis={(x) => `${Number((x * 100).toFixed(1))} %`}
-        height={200}
+        height={220}
       />
       <Chart
         title="Load"
@@ -90,7 +90,7 @@ function Charts({ series, budget }: { series: Series; budget: number }) {
         lines={load}
         floor={1}
         axis={rate}
-        height={150}
+        height={180}
       />
     </>
   );

@@ -1,10 +1,9 @@
 // One dependency: what it does now, what it did in the last hour, and the levers.
 
-import { since, stateWord } from "../condition";
+import { requestRate, retriesRest, since, stateWord } from "../condition";
 import { place } from "../fleet/page";
 import { BudgetBar, stateWords } from "../fleet/row";
 import { count, duration, percent, ppm, rate, spoken } from "../format";
-import { requestRate } from "../condition";
 import { useFeed, useNow } from "../hooks";
 import { StateIcon } from "../page/icon";
 import { Notice } from "../page/notice";
@@ -81,11 +80,17 @@ function Head({ d, now }: { d: Dependency; now: number }) {
   );
 }
 
+function left(d: Dependency): string {
+  const { remaining, allowed, floor } = d.budget;
+  if (retriesRest(d)) return "granted again once closed";
+  return remaining < 0 ? `${count(-remaining)} overdrawn` : `of ${count(allowed)}, floor ${count(floor)}`;
+}
+
 /** Why the calculated state is what it is. */
 function why(d: Dependency): string {
   const a = d.breaker.automatic;
   if (a.state === "closed") return "";
-  const parts = [`tripped by ${spoken(a.reason)}`];
+  const parts = [spoken(a.reason)];
   if (a.reopenings > 0) parts.push(`reopened ${count(a.reopenings)}×`);
   if (a.state === "half_open") parts.push(a.admit_ppm > 0 ? `admits ${ppm(a.admit_ppm)} of the calls` : "probing");
   return parts.join(" · ");
@@ -117,13 +122,13 @@ function Figures({ d }: { d: Dependency }) {
         </div>
         <div>
           <dt>Retries left</dt>
-          <dd>{count(Math.max(0, d.budget.remaining))}</dd>
-          <dd class="more">{d.budget.remaining < 0 ? `${count(-d.budget.remaining)} overdrawn` : `of ${count(d.budget.allowed)}, floor ${count(d.budget.floor)}`}</dd>
+          <dd>{retriesRest(d) ? "–" : count(Math.max(0, d.budget.remaining))}</dd>
+          <dd class="more">{left(d)}</dd>
         </div>
         <div>
           <dt>Instances</dt>
           <dd>{count(w.instances)}</dd>
-          <dd class="more">{w.failing_instances > 0 ? `${count(w.failing_instances)} failing` : "none failing"}</dd>
+          <dd class="more">{w.failing_instances > 0 ? `${count(w.failing_instances)} failing` : "reporting"}</dd>
         </div>
       </dl>
     </section>

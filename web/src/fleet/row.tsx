@@ -1,4 +1,4 @@
-import { hidden, modeWord, requestRate, severity, since, spent, stateWord, wordOf } from "../condition";
+import { hidden, modeWord, requestRate, retriesRest, severity, since, spent, stateWord, wordOf } from "../condition";
 import { count, duration, percent, ppm, rate, share, spoken } from "../format";
 import { StateIcon } from "../page/icon";
 import { dependencyHash } from "../route";
@@ -77,19 +77,22 @@ export function BudgetBar({ d }: { d: Dependency }) {
   const { budget, window: w } = d;
   const retries = Math.max(0, w.attempts - w.requests);
   const used = budget.allowed > 0 ? Math.min(1, budget.retries / budget.allowed) : budget.retries > 0 ? 1 : 0;
-  const level = spent(d) || used >= 1 ? "over" : used >= 0.75 ? "near" : "";
+  const rest = retriesRest(d);
+  const level = rest ? "rest" : spent(d) || used >= 1 ? "over" : used >= 0.75 ? "near" : "";
   const denied = budget.denied > 0 ? ` · ${count(budget.denied)} denied` : "";
   return (
     <div class={`budget ${level}`}>
       <span class="bar" aria-hidden="true">
-        <span style={{ width: `${(used * 100).toFixed(1)}%` }} />
+        <span style={{ width: rest ? "0" : `${(used * 100).toFixed(1)}%` }} />
       </span>
       <span class="figures">
         <span>{w.requests > 0 ? share(retries / w.requests) : "–"}</span>
         <span class="quiet"> / {ppm(budget.ratio_ppm)}</span>
       </span>
       <small>
-        {count(Math.max(0, budget.retries))} of {count(budget.allowed)} retries{denied}
+        {rest
+          ? `no retries while ${wordOf(d.breaker.effective).toLowerCase()}`
+          : `${count(budget.retries)} of ${count(budget.allowed)} retries${denied}`}
       </small>
     </div>
   );
