@@ -138,7 +138,8 @@ func (b *tab) await(what, expression string) {
 	limit := time.Now().Add(20 * time.Second)
 	for !eval[bool](b, "!!("+expression+")") {
 		if time.Now().After(limit) {
-			b.t.Fatalf("never happened: %s\n%.600s", what, eval[string](b, "document.activeElement.outerHTML + document.body.innerText"))
+			b.t.Fatalf("never happened: %s\nfocus: %.200s\n%.1000s", what,
+				eval[string](b, "document.activeElement.outerHTML"), eval[string](b, "document.body.innerText"))
 		}
 		time.Sleep(20 * time.Millisecond) // between two looks at another process
 	}

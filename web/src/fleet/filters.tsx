@@ -1,6 +1,6 @@
 // The bar above the table: what the fleet does as a whole, and what of it is shown. Both live in the address.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { passes, requestRate, type Filter } from "../condition";
 import { count, percent, rate } from "../format";
 import { StateIcon } from "../page/icon";
@@ -23,7 +23,8 @@ interface Props {
 
 export function Filters({ all, words, filter, onChange }: Props) {
   const search = useRef<HTMLInputElement>(null);
-  useEffect(() => {
+  // Before the first painting: who sees the key's name may press it.
+  useLayoutEffect(() => {
     const onKey = (e: KeyboardEvent) => {
       if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
       e.preventDefault();

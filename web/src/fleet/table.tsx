@@ -1,7 +1,7 @@
 // The table draws the rows that are in sight and a few more, so that 2,000 dependencies cost what 40 do. All rows have
 // the same height, which is also in fleet.css.
 
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Dependency } from "../wire";
 import { typing } from "./filters";
 import { place } from "./page";
@@ -61,7 +61,7 @@ export function Table({ rows, now }: { rows: Dependency[]; now: number }) {
   const latest = useRef({ go, rows });
   latest.current = { go, rows };
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKey = (e: KeyboardEvent) => {
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target)) return;
       const inside = box.current!.contains(e.target as Node) && e.target !== box.current;
