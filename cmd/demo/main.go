@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/mattn/go-isatty"
 )
 
 // flags are the demo's settings.
@@ -82,7 +83,7 @@ func keeping(keep string, stdin *os.File) string {
 	if keep != "auto" {
 		return keep
 	}
-	if info, err := stdin.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+	if isatty.IsTerminal(stdin.Fd()) { // /dev/null is a character device too
 		return "yes"
 	}
 	return "no"
