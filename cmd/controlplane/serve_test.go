@@ -108,7 +108,7 @@ func get(t *testing.T, url string) *http.Response {
 	return resp
 }
 
-// TestTermWithStreamsOpen (T5): 200 streams do not hold the process; each is told to go elsewhere.
+// TestTermWithStreamsOpen: 200 streams do not hold the process; each is told to go elsewhere.
 func TestTermWithStreamsOpen(t *testing.T) {
 	t.Parallel()
 	r := start(t, "--shutdown-grace", "10s")

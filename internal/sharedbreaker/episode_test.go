@@ -7,7 +7,7 @@ import (
 	"github.com/retryplane/retryplane/pkg/policy"
 )
 
-func TestIdleBreakerBecomesHalfOpen(t *testing.T) { // B19
+func TestIdleBreakerBecomesHalfOpen(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		open := r.tripped(t, r.started(t))
 		if r.Embedded != nil && len(r.advance(t)) != 0 {
@@ -33,7 +33,7 @@ func TestIdleBreakerBecomesHalfOpen(t *testing.T) { // B19
 	})
 }
 
-func TestIdleBreakerNeverCloses(t *testing.T) { // B19
+func TestIdleBreakerNeverCloses(t *testing.T) {
 	r := embedded(t)
 	r.tripped(t, r.started(t))
 	for range 23 {
@@ -44,7 +44,7 @@ func TestIdleBreakerNeverCloses(t *testing.T) { // B19
 	}
 }
 
-func TestTwoReplicasAdvance(t *testing.T) { // B16
+func TestTwoReplicasAdvance(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.tripped(t, r.started(t))
 		r.elapse(101 * time.Millisecond)
@@ -224,7 +224,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-func TestReadingChangesNothing(t *testing.T) { // B18
+func TestReadingChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		dump := func() map[string]string {
 			keys, err := r.rdb.Keys(t.Context(), "*").Result()

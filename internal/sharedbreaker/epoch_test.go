@@ -14,7 +14,7 @@ import (
 	"github.com/retryplane/retryplane/pkg/policy"
 )
 
-func TestFlushAll(t *testing.T) { // T15
+func TestFlushAll(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		open := r.tripped(t, r.started(t))
 		r.flush(t)

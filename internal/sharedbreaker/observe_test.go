@@ -30,7 +30,7 @@ func TestObserveRegisters(t *testing.T) {
 }
 
 // The times of a decision are Redis's, whatever the replica's clock says.
-func TestObserveUsesNoClientClock(t *testing.T) { // B39
+func TestObserveUsesNoClientClock(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			r := embedded(t)
@@ -89,8 +89,8 @@ func TestLateResults(t *testing.T) {
 		name             string
 		success, failure int64
 	}{
-		{"success", 100, 0}, // B1, B3
-		{"failure", 0, 100}, // B2, B4
+		{"success", 100, 0},
+		{"failure", 0, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, r *rig) {
@@ -115,7 +115,7 @@ func TestLateResults(t *testing.T) {
 	}
 }
 
-func TestFailuresBeforeAnOutageDoNotTripAgain(t *testing.T) { // T98
+func TestFailuresBeforeAnOutageDoNotTripAgain(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		closed := r.started(t)
 		s := r.recovered(t, r.tripped(t, closed))
@@ -137,7 +137,7 @@ func (r *rig) recovered(t testing.TB, s Standing) Standing {
 	return s
 }
 
-func TestNewInstancesWhileOpen(t *testing.T) { // T24
+func TestNewInstancesWhileOpen(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		open := r.tripped(t, r.started(t))
 		for i := range 50 {
@@ -154,7 +154,7 @@ func TestNewInstancesWhileOpen(t *testing.T) { // T24
 	})
 }
 
-func TestSimultaneousFailures(t *testing.T) { // B6, B26
+func TestSimultaneousFailures(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		s := r.started(t)
 		other := r.board(t)
@@ -215,7 +215,7 @@ func TestLostCommit(t *testing.T) {
 
 // A success that arrives between the evidence and the commit ends the run of failures: the commit must not go by the
 // old count.
-func TestStaleCountDoesNotTrip(t *testing.T) { // B22
+func TestStaleCountDoesNotTrip(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		s := r.started(t)
 		other := r.board(t)
@@ -232,7 +232,7 @@ func TestStaleCountDoesNotTrip(t *testing.T) { // B22
 	})
 }
 
-func TestConsecutiveFailures(t *testing.T) { // B21
+func TestConsecutiveFailures(t *testing.T) {
 	r := embedded(t)
 	set := quick()
 	set.ConsecutiveFailures = 5

@@ -9,7 +9,7 @@ import (
 	"github.com/retryplane/retryplane/pkg/policy"
 )
 
-func TestPermitsAreBounded(t *testing.T) { // B8, B10
+func TestPermitsAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		var ids []string
 		for i := range 100 {
@@ -38,7 +38,7 @@ func TestPermitsAreBounded(t *testing.T) { // B8, B10
 	})
 }
 
-func TestPermitsInTheFleet(t *testing.T) { // B9
+func TestPermitsInTheFleet(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		open := r.tripped(t, r.started(t))
 		r.elapse(101 * time.Millisecond)
@@ -78,7 +78,7 @@ func TestPermitsInTheFleet(t *testing.T) { // B9
 	})
 }
 
-func TestProbeHolderDies(t *testing.T) { // B11
+func TestProbeHolderDies(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		short := func(rep Report) Report {
 			rep.ProbeLease = 400 * time.Millisecond
@@ -110,7 +110,7 @@ func TestProbeHolderDies(t *testing.T) { // B11
 	})
 }
 
-func TestIgnoredProbeGivesItsPermitBack(t *testing.T) { // B13
+func TestIgnoredProbeGivesItsPermitBack(t *testing.T) {
 	for _, o := range []policy.Outcome{policy.Ignored, policy.Throttled} {
 		t.Run(o.String(), func(t *testing.T) {
 			each(t, func(t *testing.T, r *rig) {
@@ -181,7 +181,7 @@ func TestForgedProbes(t *testing.T) {
 	})
 }
 
-func TestQuietDependencyIsProbedOnce(t *testing.T) { // T97, B14
+func TestQuietDependencyIsProbedOnce(t *testing.T) {
 	r := embedded(t)
 	set := quick()
 	set.ConsecutiveFailures = 3
@@ -230,7 +230,7 @@ func TestAsksThatNeedNoPermit(t *testing.T) {
 	})
 }
 
-func TestForceOpenStopsProbing(t *testing.T) { // B29
+func TestForceOpenStopsProbing(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		half := r.probing(t, r.tripped(t, r.started(t)), "a")
 		other := r.board(t)
@@ -254,7 +254,7 @@ func TestForceOpenStopsProbing(t *testing.T) { // B29
 }
 
 // Two replicas bring the last verdicts of a round at the same time.
-func TestRecoveryCommittedOnce(t *testing.T) { // B16
+func TestRecoveryCommittedOnce(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		half := r.probing(t, r.tripped(t, r.started(t)), "a", "b", "c")
 		p := granted(half)

@@ -32,7 +32,7 @@ func (r *rig) force(t testing.TB, o policy.Override, ttl time.Duration) Standing
 	return s
 }
 
-func TestOverrideOfUnknownDependency(t *testing.T) { // T75
+func TestOverrideOfUnknownDependency(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		s := r.force(t, maintenance, time.Hour)
 		o := s.Override
@@ -56,7 +56,7 @@ func TestOverrideOfUnknownDependency(t *testing.T) { // T75
 	})
 }
 
-func TestOverrideRevisions(t *testing.T) { // B31
+func TestOverrideRevisions(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		put := func(expected int64) (Standing, error) {
 			return r.PutOverride(t.Context(), dep, maintenance, time.Hour, expected)
@@ -108,7 +108,7 @@ func TestOverrideAgainstAbsurdInput(t *testing.T) {
 }
 
 // An override outlives the automatic state's times, and what is computed meanwhile applies after it.
-func TestForcedBeyondTheOpenTime(t *testing.T) { // B34
+func TestForcedBeyondTheOpenTime(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.tripped(t, r.started(t))
 		r.force(t, maintenance, 500*time.Millisecond)
@@ -225,7 +225,7 @@ func TestPolicies(t *testing.T) {
 	})
 }
 
-func TestPolicyChangeKeepsTheState(t *testing.T) { // B33
+func TestPolicyChangeKeepsTheState(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		open := r.tripped(t, r.started(t))
 		if _, err := r.PutPolicy(t.Context(), dep, `{}`, AnyRevision); err != nil {
@@ -240,7 +240,7 @@ func TestPolicyChangeKeepsTheState(t *testing.T) { // B33
 	})
 }
 
-func TestNothingPretendsWithoutRedis(t *testing.T) { // B30
+func TestNothingPretendsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.Real(t))
 	r.started(t)

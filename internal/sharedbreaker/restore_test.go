@@ -34,7 +34,7 @@ func (r *rig) restore(t testing.TB, saved []Saved) {
 	}
 }
 
-func TestRestore(t *testing.T) { // T15
+func TestRestore(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		r.force(t, maintenance, time.Hour)
 		if _, err := r.PutPolicy(t.Context(), dep, `{"a":1}`, 0); err != nil {
@@ -67,7 +67,7 @@ func TestRestore(t *testing.T) { // T15
 }
 
 // One replica was cut off while an operator deleted the override, and does not know. Then the store is emptied.
-func TestDeletedStaysDeleted(t *testing.T) { // T99
+func TestDeletedStaysDeleted(t *testing.T) {
 	for _, first := range []string{"informed", "cut off"} {
 		t.Run(first, func(t *testing.T) {
 			each(t, func(t *testing.T, r *rig) {
@@ -221,7 +221,7 @@ func TestForgottenAfterADay(t *testing.T) {
 }
 
 // An idle dependency leaves nothing behind but what people decided, even if no replica runs to tidy up.
-func TestIdleKeysExpire(t *testing.T) { // G40
+func TestIdleKeysExpire(t *testing.T) {
 	r := embedded(t)
 	half := r.probing(t, r.tripped(t, r.started(t)), "a", "b")
 	r.observe(t, result(half, granted(half)[0], policy.Success))

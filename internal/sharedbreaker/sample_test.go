@@ -70,7 +70,7 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-func TestRecoveredInstancesAreNotFailing(t *testing.T) { // T100
+func TestRecoveredInstancesAreNotFailing(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		s := r.started(t)
 		s = r.observe(t, report(s, 0, 8, "a", "b", "c", "d").with(low())) // all failing, too few outcomes
@@ -81,7 +81,7 @@ func TestRecoveredInstancesAreNotFailing(t *testing.T) { // T100
 }
 
 // A failing verdict of an older generation does not count, though its instance reports on.
-func TestVerdictsBelongToAGeneration(t *testing.T) { // T98, T100
+func TestVerdictsBelongToAGeneration(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		closed := r.started(t)
 		s := r.recovered(t, r.tripped(t, closed))

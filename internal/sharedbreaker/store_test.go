@@ -126,7 +126,7 @@ func TestTransitionsAreNoticed(t *testing.T) {
 	})
 }
 
-func TestScriptsFlushedUnderLoad(t *testing.T) { // B37
+func TestScriptsFlushedUnderLoad(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		s := r.started(t)
 		ctx, stop := context.WithCancel(t.Context())
@@ -190,7 +190,7 @@ func (r *rig) everything(t *testing.T) {
 	r.force(t, maintenance, time.Hour)
 }
 
-func TestKeysOfACallShareASlot(t *testing.T) { // G42
+func TestKeysOfACallShareASlot(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		spy := &slots{t: t}
 		r.Board.rdb.AddHook(spy)
@@ -239,7 +239,7 @@ func (s *slots) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // A real cluster refuses what a single Redis lets pass.
-func TestCluster(t *testing.T) { // G42
+func TestCluster(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--cluster-enabled", "yes",

@@ -70,12 +70,12 @@ func TestFleetOpen(t *testing.T) {
 		}
 		got := sum(p.seen(), "a")
 		if got.RejectedBreaker == 0 || got.Requests != 1 {
-			t.Errorf("rejected calls neither deposit nor stay unreported: %+v", got) // G46
+			t.Errorf("rejected calls neither deposit nor stay unreported: %+v", got)
 		}
 	})
 }
 
-// TestLateResults (B1 to B4): what a call that was admitted before the breaker moved brings later counts under the
+// TestLateResults: what a call that was admitted before the breaker moved brings later counts under the
 // generation of its admission, and moves nothing here.
 func TestLateResults(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
@@ -270,7 +270,7 @@ func TestOverrides(t *testing.T) {
 	})
 }
 
-// TestCallerCancels (B24): it is no failure, and gives a probe back.
+// TestCallerCancels: it is no failure, and gives a probe back.
 func TestCallerCancels(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")
@@ -293,7 +293,7 @@ func TestCallerCancels(t *testing.T) {
 	})
 }
 
-// TestRates (B25, B26): under concurrency every call is counted once.
+// TestRates: under concurrency every call is counted once.
 func TestRates(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")

@@ -23,7 +23,7 @@ var away = map[string]func(*plane){
 
 func back(p *plane) { p.down, p.hole, p.status, p.degr = false, false, 0, false }
 
-// TestDegraded (G29, G38): calls never fail and never wait because the control plane is away, and it is found again
+// TestDegraded: calls never fail and never wait because the control plane is away, and it is found again
 // without help; one event each.
 func TestDegraded(t *testing.T) {
 	for name, gone := range away {
@@ -73,7 +73,7 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-// TestOldResults (T98): what was counted long before it is reported is for the statistics only.
+// TestOldResults: what was counted long before it is reported is for the statistics only.
 func TestOldResults(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")
@@ -98,7 +98,7 @@ func TestOldResults(t *testing.T) {
 	})
 }
 
-// TestHealthyIdle (T96): an instance with a call every 10 s and a healthy control plane is never in local mode, and
+// TestHealthyIdle: an instance with a call every 10 s and a healthy control plane is never in local mode, and
 // asks again when its view is old.
 func TestHealthyIdle(t *testing.T) {
 	var seen []Event
@@ -189,7 +189,7 @@ func TestRampWhileCutOff(t *testing.T) {
 	})
 }
 
-// TestLocalBudget (G27): cut off, an instance retries within the ratio of its own requests. Everything that it sends is
+// TestLocalBudget: cut off, an instance retries within the ratio of its own requests. Everything that it sends is
 // charged to the fleet when the control plane is back.
 func TestLocalBudget(t *testing.T) {
 	own := policy.Default()
@@ -237,7 +237,7 @@ func TestLocalBudget(t *testing.T) {
 	}, WithPolicy(own))
 }
 
-// TestFloorLottery (G27): isolated instances share one floor, they do not have one each.
+// TestFloorLottery: isolated instances share one floor, they do not have one each.
 func TestFloorLottery(t *testing.T) {
 	own := policy.Default()
 	own.Budget.Ratio = 0
@@ -292,7 +292,7 @@ func TestNeverTold(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 20 {
 			if _, _, err := reserves(t, d, 0); !errors.Is(err, ErrBudget) {
-				t.Fatalf("got %v", err) // G22: no unfunded retry of a cold start
+				t.Fatalf("got %v", err) // no unfunded retry of a cold start
 			}
 			time.Sleep(time.Second)
 		}

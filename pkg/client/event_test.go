@@ -10,7 +10,7 @@ import (
 	"github.com/retryplane/retryplane/pkg/wire"
 )
 
-// TestEvents (B41): in order, outside locks; a handler may read the breaker, be slow and panic.
+// TestEvents: in order, outside locks; a handler may read the breaker, be slow and panic.
 func TestEvents(t *testing.T) {
 	var c *Client
 	var got []EventKind
@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 	}, WithEvents(handle))
 }
 
-// TestEventsLocal: one event per opening and closing of the local breaker, whatever the number of failures (B4, B6).
+// TestEventsLocal: one event per opening and closing of the local breaker, whatever the number of failures.
 func TestEventsLocal(t *testing.T) {
 	var got []EventKind
 	bubble(t, func(t *testing.T, p *plane, c *Client) {

@@ -125,7 +125,7 @@ func TestLocalYieldsToFleet(t *testing.T) {
 	})
 }
 
-// TestLostProbe (B11): a probe that never ends blocks the next one for its lease only.
+// TestLostProbe: a probe that never ends blocks the next one for its lease only.
 func TestLostProbe(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")

@@ -8,7 +8,7 @@ import (
 	"github.com/retryplane/retryplane/pkg/policy"
 )
 
-// TestOptions (G50): what is out of bounds is an error that names the field; all of them at once.
+// TestOptions: what is out of bounds is an error that names the field; all of them at once.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	bad := policy.Default()

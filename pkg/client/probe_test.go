@@ -90,7 +90,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestProbeCancelled (B24): a caller that cancels gives its permit back.
+// TestProbeCancelled: a caller that cancels gives its permit back.
 func TestProbeCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")
@@ -186,7 +186,7 @@ func TestProbeRefused(t *testing.T) {
 	})
 }
 
-// TestStateIsPure (B18): looking consumes no probe and asks for nothing.
+// TestStateIsPure: looking consumes no probe and asks for nothing.
 func TestStateIsPure(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")
@@ -196,7 +196,7 @@ func TestStateIsPure(t *testing.T) {
 		p.seen()
 		for range 100 {
 			if got := d.State(); got.State != policy.HalfOpen || got.Fleet != policy.HalfOpen {
-				t.Fatalf("state %v", got.State) // B19: never straight to closed
+				t.Fatalf("state %v", got.State) // never straight to closed
 			}
 			c.Stats()
 			time.Sleep(10 * time.Millisecond)
@@ -208,7 +208,7 @@ func TestStateIsPure(t *testing.T) {
 	})
 }
 
-// TestProbeForced (B29): an operator who forces the breaker open ends probing here, too.
+// TestProbeForced: an operator who forces the breaker open ends probing here, too.
 func TestProbeForced(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")

@@ -62,7 +62,7 @@ func TestEviction(t *testing.T) {
 	}, WithCacheSize(2))
 }
 
-// TestManyNames (G25): memory is bounded by the cache, and an evicted dependency comes back with nothing.
+// TestManyNames: memory is bounded by the cache, and an evicted dependency comes back with nothing.
 func TestManyNames(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		for i := range 100_000 {
@@ -83,7 +83,7 @@ func TestManyNames(t *testing.T) {
 	}, WithCacheSize(100))
 }
 
-// TestEvictedComesBackWithNothing (G25): neither what was told nor a grant that nobody used survives an eviction.
+// TestEvictedComesBackWithNothing: neither what was told nor a grant that nobody used survives an eviction.
 func TestEvictedComesBackWithNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		func() {

@@ -104,7 +104,7 @@ func TestReserveShared(t *testing.T) {
 	})
 }
 
-// TestReserveDenied (G45): the denial is distinct, comes at once, and nobody asks again before the hold is over.
+// TestReserveDenied: the denial is distinct, comes at once, and nobody asks again before the hold is over.
 func TestReserveDenied(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")

@@ -59,7 +59,7 @@ func TestServerlessClock(t *testing.T) {
 	}, WithoutBackground())
 }
 
-// TestThaw (T55): after a freeze grants and permits are void, and a call on the old view has it renewed.
+// TestThaw: after a freeze grants and permits are void, and a call on the old view has it renewed.
 func TestThaw(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestThaw(t *testing.T) {
 	})
 }
 
-// TestThawProbe (T55): a permit for a probe does not survive a freeze either.
+// TestThawProbe: a permit for a probe does not survive a freeze either.
 func TestThawProbe(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		p.set(says(wire.Decision{Epoch: "e", Generation: 5, State: wire.Open, RemainingMS: 100}))
@@ -122,7 +122,7 @@ func TestThawProbe(t *testing.T) {
 	}, WithoutBackground())
 }
 
-// TestBlackHole (T60): a control plane that takes everything and says nothing costs an invocation the time that its
+// TestBlackHole: a control plane that takes everything and says nothing costs an invocation the time that its
 // Flush was given, and mostly not even that.
 func TestBlackHole(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {

@@ -11,7 +11,7 @@ import (
 	"github.com/retryplane/retryplane/pkg/wire"
 )
 
-// TestSplit (T37): more than the API takes in one sync goes in several, and so does what the control plane finds too
+// TestSplit: more than the API takes in one sync goes in several, and so does what the control plane finds too
 // large.
 func TestSplit(t *testing.T) {
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
