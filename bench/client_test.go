@@ -122,6 +122,12 @@ func BenchmarkRejectedCall(b *testing.B) {
 // newDependency returns a handle that has heard from a control plane: closed, or under an override.
 func newDependency(b *testing.B, mode string) *client.Dependency {
 	b.Helper()
+	return newPlane(b, mode).Dependency("payments")
+}
+
+// newPlane returns a client whose only dependency has heard from a control plane.
+func newPlane(b *testing.B, mode string) *client.Client {
+	b.Helper()
 	c, err := client.New("http://control-plane.invalid", client.WithHTTPClient(&http.Client{Transport: answers{mode}}))
 	if err != nil {
 		b.Fatal(err)
@@ -141,7 +147,7 @@ func newDependency(b *testing.B, mode string) *client.Dependency {
 	if got := d.State().Override; string(got) != mode {
 		b.Fatalf("override: got %q, want %q", got, mode)
 	}
-	return d
+	return c
 }
 
 // answers is a control plane that always says the same.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,23 +15,19 @@ import (
 // The context ends when the attempt's time is over before the response's headers came. Once they are there it lives
 // until the body is closed or the deadline of the whole call passes, because the body is read under it.
 type attempt struct {
+	attemptContext
 	call    *request
 	began   time.Time
 	timeout time.Duration // up to the headers
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	timer   *time.Timer
+	alarm   atomic.Pointer[alarm]
+	silent  bool // the alarm is stopped, in time
 
-	answered atomic.Bool // the headers came in time
-	expired  bool        // they did not
+	request  http.Request // the clone of the caller's that it sends
+	body     requestBody  // what it sends; nil = nothing
+	sending  atomic.Bool  // base has the request and has not returned
+	answered atomic.Bool  // the headers came in time
+	expired  bool         // they did not
 	response *http.Response
-
-	// The transport tells these from its own goroutines.
-	trace   httptrace.ClientTrace
-	looking atomic.Bool  // it looks for a connection: it does heed the trace
-	conns   atomic.Int32 // connections it got
-	sends   atomic.Int32 // of these, how many it wrote request headers to
-	latest  atomic.Int32 // the last of these, counted in conns
 }
 
 // Why the context of an attempt ended, if not by the caller. They stay inside.
@@ -41,42 +36,37 @@ var (
 	errCallOver    = errors.New("overall deadline")
 )
 
-func (c *request) newAttempt() *attempt {
-	a := &attempt{call: c, began: time.Now()}
+// begin starts the attempt's clock.
+func (a *attempt) begin(c *request, body requestBody, now time.Time) {
+	a.call, a.parent, a.body, a.began = c, c.ctx, body, now
 	a.timeout = c.policy.Retry.AttemptTimeoutAt(a.began, c.deadline)
-	a.trace = httptrace.ClientTrace{
-		GetConn: func(string) { a.looking.Store(true) },
-		GotConn: func(httptrace.GotConnInfo) { a.conns.Add(1) },
-		WroteHeaders: func() {
-			a.sends.Add(1)
-			a.latest.Store(a.conns.Load())
-		},
-	}
-	ctx, cancel := context.WithCancelCause(c.ctx)
-	a.ctx, a.cancel = httptrace.WithClientTrace(ctx, &a.trace), cancel
-	a.timer = time.AfterFunc(a.timeout, a.expire)
-	return a
+	a.alarm.Store(c.dep.client.setAlarm(a, a.timeout))
 }
 
 func (a *attempt) expire() {
 	if a.answered.Load() {
-		a.cancel(errCallOver)
+		a.end(errCallOver)
 		return
 	}
-	a.cancel(errAttemptOver)
+	a.end(errAttemptOver)
+	if a.body != nil && a.sending.Load() {
+		a.body.interrupt()
+	}
 }
 
-// send hands r, which has the attempt's context, to base. body is nil or what r sends. Without an error there is a
-// response.
-func (a *attempt) send(base http.RoundTripper, r *http.Request, body requestBody) error {
+// send hands r, which has the attempt's context, to base. Without an error there is a response.
+func (a *attempt) send(base http.RoundTripper, r *http.Request) error {
 	var returned func() bool
-	if body != nil {
-		returned = context.AfterFunc(a.ctx, body.interrupt)
+	if a.body != nil && a.parent.Done() != nil {
+		returned = context.AfterFunc(a.parent, a.body.interrupt)
 	}
+	a.sending.Store(true)
 	resp, err := base.RoundTrip(r)
-	a.expired = !a.timer.Stop()
-	if body != nil && !returned() {
-		body.interrupt() // the other one may not be through yet, and what follows depends on it
+	a.sending.Store(false)
+	a.silent = a.alarm.Load().timer.Stop()
+	a.expired = !a.silent
+	if cancelled := returned != nil && !returned(); a.body != nil && (a.expired || cancelled) {
+		a.body.interrupt() // the other one may not be through yet, and what follows depends on it
 	}
 	switch {
 	case err == nil && resp == nil:
@@ -95,24 +85,40 @@ func (a *attempt) send(base http.RoundTripper, r *http.Request, body requestBody
 	}
 	a.response = resp
 	a.answered.Store(true)
-	if !endless(r, resp) {
-		a.timer.Reset(max(time.Until(a.call.deadline), 0))
+	if resp.Body != http.NoBody && !endless(r, resp) {
+		a.reset(max(time.Until(a.call.deadline), 0))
 	}
 	return nil
 }
 
+// reset sets the alarm anew. It needs an attempt that was not released.
+func (a *attempt) reset(d time.Duration) {
+	a.silent = false
+	a.alarm.Load().timer.Reset(d)
+}
+
 // unsent reports whether the transport proved that nothing of the request was written.
-func (a *attempt) unsent() bool { return a.looking.Load() && a.sends.Load() == 0 }
+func (a *attempt) unsent() bool {
+	t := a.trace.Load()
+	return t != nil && t.looking.Load() && t.sends.Load() == 0
+}
 
 // waiting reports whether the transport proved that it had no connection yet. When time runs out that is the proof:
 // over HTTP/2 the headers may be on the wire before the trace says so.
-func (a *attempt) waiting() bool { return a.looking.Load() && a.conns.Load() == 0 }
+func (a *attempt) waiting() bool {
+	t := a.trace.Load()
+	return t != nil && t.looking.Load() && t.conns.Load() == 0
+}
 
 // resends is how often the transport sent the request again by itself.
 func (a *attempt) resends() int {
-	sends := a.sends.Load()
+	t := a.trace.Load()
+	if t == nil {
+		return 0
+	}
+	sends := t.sends.Load()
 	// Over HTTP/2 a response may be here before the trace says that what it answers was written.
-	if a.response != nil && a.latest.Load() != a.conns.Load() {
+	if a.response != nil && t.latest.Load() != t.conns.Load() {
 		sends++
 	}
 	return max(int(sends)-1, 0)
@@ -120,8 +126,12 @@ func (a *attempt) resends() int {
 
 // release frees what the attempt holds. It may be called again.
 func (a *attempt) release() {
-	a.timer.Stop()
-	a.cancel(nil)
+	if l := a.alarm.Swap(nil); l != nil {
+		if a.silent || l.timer.Stop() {
+			a.call.dep.client.putAlarm(l)
+		}
+	}
+	a.end(nil)
 }
 
 const (
@@ -133,7 +143,7 @@ const (
 // can be used again, and closes it.
 func (a *attempt) discard() {
 	if a.response.ContentLength <= drainBytes {
-		a.timer.Reset(min(drainTime, max(time.Until(a.call.deadline)/2, 0)))
+		a.reset(min(drainTime, max(time.Until(a.call.deadline)/2, 0)))
 		_, _ = io.CopyN(io.Discard, a.response.Body, drainBytes+1) // one more, to meet the end of what is just as long
 	}
 	a.close()
@@ -186,7 +196,7 @@ func (b *responseBody) Read(p []byte) (int, error) {
 		return n, err
 	}
 	c := b.a.call
-	if context.Cause(b.a.ctx) == errCallOver { //nolint:errorlint // a cause comes back as it was given
+	if b.a.endedBy(errCallOver) {
 		err = &timeoutError{"no complete response body", c.policy.Retry.Deadline}
 	}
 	if b.good && c.callerError() == nil {

@@ -27,13 +27,15 @@ var (
 	errBodyInterrupted = errors.New("request body did not come in time")
 )
 
-// newRequestBody returns nil for a request without a body. Without retries nothing is kept.
-func newRequestBody(req *http.Request, set policy.RetryPolicy) requestBody {
+// newRequestBody returns nil for a request without a body. Without retries nothing is kept. A body that the request can
+// copy is put into copied.
+func newRequestBody(req *http.Request, set *policy.RetryPolicy, copied *copiedBody) requestBody {
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
 		return nil
 	case req.GetBody != nil:
-		return &copiedBody{src: req.Body, getBody: req.GetBody}
+		copied.src, copied.getBody = req.Body, req.GetBody
+		return copied
 	case set.Attempts <= 1 || req.ContentLength > set.ReplayBuffer:
 		return &keptBody{src: req.Body}
 	}
@@ -48,18 +50,22 @@ type copiedBody struct {
 	mu      sync.Mutex // guards what follows and the readers, not held while one reads
 	current *copyReader
 	failed  error
+
+	first copyReader
 }
 
 func (b *copiedBody) open() (io.ReadCloser, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	body := b.src
-	if b.current != nil {
-		var err error
-		if body, err = b.getBody(); err != nil {
-			b.failed = fmt.Errorf("copy the request body: %w", err)
-			return nil, b.failed
-		}
+	if b.current == nil {
+		b.first = copyReader{ReadCloser: b.src, b: b}
+		b.current = &b.first
+		return b.current, nil
+	}
+	body, err := b.getBody()
+	if err != nil {
+		b.failed = fmt.Errorf("copy the request body: %w", err)
+		return nil, b.failed
 	}
 	b.current = &copyReader{ReadCloser: body, b: b}
 	return b.current, nil

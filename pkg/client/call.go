@@ -129,6 +129,9 @@ func (c *request) first() (Permit, policy.StopReason, error) {
 // budget is drawn from. It returns the permit for that attempt, or who stopped the call, with an error if that was
 // not the policy.
 func (c *request) next(v policy.Verdict, replayable bool) (Permit, policy.StopReason, error) {
+	if v.Reason == policy.StopDone { // what the gates would say, without asking the clock
+		return Permit{}, policy.StopDone, nil
+	}
 	if v.Action != policy.Stop {
 		v.After = max(v.After, c.dep.notBefore())
 	}
@@ -255,7 +258,11 @@ func (c *request) judge(a policy.Attempt, err error) policy.Verdict {
 	} else if a.Condition == policy.Answered {
 		c.lastStatus = a.Status
 	}
-	return c.policy.Retry.Decide(a, time.Now())
+	var now time.Time
+	if a.Condition != policy.Answered || a.Status/100 != 2 { // nothing in a good answer is measured by the clock
+		now = time.Now()
+	}
+	return c.policy.Retry.Decide(a, now)
 }
 
 // lastEnd is how the last attempt ended, in a word: the condition's, or the status.
@@ -267,14 +274,7 @@ func (c *request) lastEnd() string {
 }
 
 // end closes the books of the call and tells its record. err is what stopped it, if that was not the policy.
-func (c *request) end(reason policy.StopReason, err error) Call {
-	told := Call{
-		Dependency: c.dep.name, Attempts: c.attempts, Reason: reason, Elapsed: time.Since(c.start), LastStatus: c.lastStatus,
-		Source: c.dep.source(),
-	}
-	if open, ok := errors.AsType[*OpenError](err); ok {
-		told.Source = open.Source
-	}
+func (c *request) end(reason policy.StopReason, err error) {
 	if c.attempts > 0 {
 		c.dep.finished(c.attempts)
 		if reason != policy.StopDone {
@@ -284,14 +284,26 @@ func (c *request) end(reason policy.StopReason, err error) Call {
 		}
 	}
 	if c.record != nil {
-		*c.record = told
+		*c.record = c.told(reason, err)
+	}
+}
+
+// told is how the call went.
+func (c *request) told(reason policy.StopReason, err error) Call {
+	told := Call{
+		Dependency: c.dep.name, Attempts: c.attempts, Reason: reason, Elapsed: time.Since(c.start), LastStatus: c.lastStatus,
+		Source: c.dep.source(),
+	}
+	if open, ok := errors.AsType[*OpenError](err); ok {
+		told.Source = open.Source
 	}
 	return told
 }
 
 // fail ends the call with an error; err is what stopped it, nil if the errors of the attempts say it all.
 func (c *request) fail(reason policy.StopReason, err error) error {
-	e := &Error{Call: c.end(reason, err)}
+	e := &Error{Call: c.told(reason, err)}
+	c.end(reason, err)
 	for _, err := range slices.Backward(c.errs) {
 		e.errs = append(e.errs, err)
 	}

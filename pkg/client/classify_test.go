@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"syscall"
@@ -177,7 +178,7 @@ func TestConditions(t *testing.T) {
 				tc.edit(req)
 			}
 			x := &exchange{request: c.Dependency("api").begin(t.Context(), callOptions{}), base: base, req: req}
-			x.body = newRequestBody(req, set.Retry)
+			x.body = newRequestBody(req, &set.Retry, new(copiedBody))
 			resp, err := x.run()
 			if err == nil {
 				resp.Body.Close()
@@ -194,10 +195,11 @@ func TestConditionsOfErrors(t *testing.T) {
 	t.Parallel()
 	sent, unsent := new(attempt), new(attempt)
 	for _, a := range []*attempt{sent, unsent} {
-		a.looking.Store(true)
-		a.conns.Store(1)
+		a.parent = t.Context()
+		a.traced().GetConn("")
+		a.traced().GotConn(httptrace.GotConnInfo{})
 	}
-	sent.sends.Store(1)
+	sent.traced().WroteHeaders()
 	untraced := new(attempt)
 	for _, tc := range []struct {
 		err  error

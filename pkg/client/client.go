@@ -36,6 +36,7 @@ type Client struct {
 	link     link
 	events   events
 	stream   stream
+	alarms   sync.Pool // of *alarm, at rest
 
 	seq        atomic.Int64
 	syncs      atomic.Int64 // answered

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/retryplane/retryplane/pkg/policy"
 )
@@ -64,7 +65,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := &exchange{request: d.begin(req.Context(), o), base: t.base, req: req}
 	x.cancel = req.Cancel //nolint:staticcheck // http.Client.Timeout still cancels through it
 	x.repeatable = o.idempotent.or(policy.Idempotent(req.Method, req.Header))
-	x.body = newRequestBody(req, x.policy.Retry)
+	x.body = newRequestBody(req, &x.policy.Retry, &x.copied)
 	return x.run()
 }
 
@@ -86,6 +87,10 @@ type exchange struct {
 	number        int  // of the attempt, what net/http sends again by itself not counted
 	withoutExpect bool // the server refused Expect: 100-continue
 	newConnection bool // the server is not responsible on the connections there are
+
+	// What nearly every request needs, in the same piece of memory:
+	firstAttempt attempt
+	copied       copiedBody
 }
 
 func (x *exchange) run() (*http.Response, error) {
@@ -105,7 +110,17 @@ func (x *exchange) run() (*http.Response, error) {
 		if last != nil && last.response != nil {
 			last.discard()
 		}
-		last = x.newAttempt()
+		if last == nil {
+			last = &x.firstAttempt
+			now := x.start
+			if permit.probe != nil { // it was waited for
+				now = time.Now()
+			}
+			last.begin(&x.request, x.body, now)
+		} else {
+			last = &attempt{}
+			last.begin(&x.request, x.body, time.Now())
+		}
 		v := x.try(last, body, permit)
 		permit, reason, err = x.next(v, x.body == nil || x.body.usable() == nil)
 	}
@@ -141,7 +156,7 @@ func (x *exchange) try(a *attempt, body io.ReadCloser, p Permit) (v policy.Verdi
 		Method: r.Method, Idempotent: x.repeatable, Number: x.number,
 		Expect: expectsContinue(r.Header), NewConnection: x.newConnection,
 	}
-	err := a.send(x.transport(), r, x.body)
+	err := a.send(x.transport(), r)
 	resends := a.resends()
 	x.attempts += 1 + resends
 	x.dep.ungranted(resends)
@@ -162,7 +177,8 @@ func (x *exchange) try(a *attempt, body io.ReadCloser, p Permit) (v policy.Verdi
 
 // clone returns the clone of the caller's request that the attempt sends.
 func (x *exchange) clone(a *attempt, body io.ReadCloser) *http.Request {
-	r := x.req.WithContext(a.ctx)
+	a.request = *x.req.WithContext(a) // by value, so that it costs no memory of its own
+	r := &a.request
 	if x.body != nil {
 		r.Body, r.GetBody = body, x.body.open
 		if b, ok := x.body.(*keptBody); ok && b.limit == 0 {
@@ -188,5 +204,6 @@ func (x *exchange) transport() http.RoundTripper {
 }
 
 func expectsContinue(h http.Header) bool {
-	return strings.EqualFold(strings.TrimSpace(h.Get("Expect")), "100-continue")
+	expect := h["Expect"]
+	return len(expect) > 0 && strings.EqualFold(strings.TrimSpace(expect[0]), "100-continue")
 }
