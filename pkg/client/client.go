@@ -89,8 +89,8 @@ func parseBase(s string) (string, error) {
 func (c *Client) Dependency(name string) *Dependency { return c.registry.get(c, name) }
 
 // Flush reports what was counted and waits for the answer: the end of a serverless invocation. ctx bounds it. What could
-// not be sent waits for the next time. Errors: [ErrUnreachable] without trying, while a control plane that failed is
-// left alone; what the sync failed of; ctx's; [ErrClosed].
+// not be sent waits for the next time. Errors: [ErrUnreachable], or again [ErrTokenRefused], without trying, while a
+// control plane that failed is left alone; what the sync failed of; ctx's; [ErrClosed].
 func (c *Client) Flush(ctx context.Context) error {
 	if c.link.now().closed {
 		return ErrClosed

@@ -104,6 +104,7 @@ type syncError struct {
 	arrived  bool          // perhaps: it must not be sent again
 	busy     bool          // the control plane is there and asks for time
 	refused  bool          // it will not take any sync of this client
+	token    bool          // because of its token
 	tooLarge bool          // the body is over its limit
 	given    bool          // the caller gave up before the control plane had its time
 	after    time.Duration // how long to leave it alone at least
@@ -138,7 +139,16 @@ func (e *syncError) sort(parcels []*parcel) (good, bad []*parcel) {
 	return good, bad
 }
 
-func (e *syncError) Error() string { return "sync: " + e.cause.Error() }
+func (e *syncError) Error() string {
+	if e.token {
+		return "sync: " + ErrTokenRefused.Error() + ": " + e.cause.Error()
+	}
+	return "sync: " + e.cause.Error()
+}
+
+// Is makes the refusal of a token an [ErrTokenRefused].
+func (e *syncError) Is(target error) bool { return target == ErrTokenRefused && e.token }
+
 func (e *syncError) Unwrap() error { return e.cause }
 
 // post sends one body.
@@ -218,6 +228,7 @@ func refusal(resp *http.Response, body []byte, now time.Time) *syncError {
 		e.busy = true
 	case status < 500:
 		e.refused = true
+		e.token = status == http.StatusUnauthorized || status == http.StatusForbidden
 	default:
 		// A replica without its store may have kept the counts, a proxy may have passed them on.
 		e.arrived = true
@@ -253,19 +264,32 @@ func clamp(n, low, high int64) int64 { return min(max(n, low), high) }
 // failed notes what a failed sync says about the control plane.
 func (c *Client) failed(e *syncError, sent time.Time) {
 	c.syncErrors.Add(1)
-	before, after := c.link.failed(sent, !e.busy && !e.given)
+	before, after := c.link.failed(sent, !e.busy && !e.given, e)
 	const most = time.Minute
 	wait := max(min(e.after, most), c.link.backoff())
 	if e.refused {
 		wait = maxBackoff/2 + c.link.backoff()/2
 		if c.refused.CompareAndSwap(false, true) {
-			c.config.log.Error("the control plane refuses this client; local breakers and budgets apply", "error", e.cause)
+			c.logRefusal(e)
 		}
 	}
 	if !e.given {
 		c.syncer.leave(c.now().Add(wait))
 	}
 	c.relink(before, after, e)
+}
+
+// logRefusal says whose fault it is: a token or an address is mended by whoever runs this program, not by waiting.
+func (c *Client) logRefusal(e *syncError) {
+	const text = "; local breakers and budgets apply"
+	switch {
+	case !e.token:
+		c.config.log.Error("the control plane refuses this client"+text, "url", c.base, "error", e.cause)
+	case c.config.token == "":
+		c.config.log.Error("the control plane wants a token, and this client has none"+text, "url", c.base, "error", e.cause)
+	default:
+		c.config.log.Error("the control plane refused the token"+text, "url", c.base, "error", e.cause)
+	}
 }
 
 // undelivered gives parcels back that brought no answer.
@@ -287,11 +311,13 @@ func (c *Client) relink(before, after linkState, why error) {
 	}
 	switch {
 	case after.cutOff && !before.cutOff && !after.closed:
-		c.config.log.Warn("control plane out of reach; local breakers and budgets apply", "error", why)
+		if e, ok := errors.AsType[*syncError](why); !ok || !e.refused { // a refusal was logged already, as what it is
+			c.config.log.Warn("control plane out of reach; local breakers and budgets apply", "error", why)
+		}
 		c.emit(Event{Kind: EventDegraded, Err: why})
 	case before.cutOff && !after.cutOff:
 		c.refused.Store(false)
-		c.config.log.Info("control plane in reach again")
+		c.config.log.Info("control plane answers again")
 		c.emit(Event{Kind: EventRecovered})
 	}
 	// The interval alone is nobody's concern, nor is a stream while syncs are answered.

@@ -15,8 +15,8 @@ type EventKind string
 const (
 	EventBreaker     EventKind = "breaker"      // the fleet's breaker or an override changed what calls meet: From, To, Source
 	EventOverride    EventKind = "override"     // an operator's override came, changed or went: Mode
-	EventDegraded    EventKind = "degraded"     // the control plane is out of reach: Err; local breakers and budgets apply
-	EventRecovered   EventKind = "recovered"    // it is back
+	EventDegraded    EventKind = "degraded"     // the control plane is out of reach, or refuses this client ([ErrTokenRefused]): Err; local breakers and budgets apply
+	EventRecovered   EventKind = "recovered"    // syncs are answered again
 	EventLocalOpened EventKind = "local_opened" // this instance's own breaker opened
 	EventLocalClosed EventKind = "local_closed" // it closed again
 	EventRetry       EventKind = "retry"        // an attempt will be sent again: Attempt, Wait, Reason

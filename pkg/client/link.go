@@ -16,6 +16,7 @@ type link struct {
 
 	mu       sync.Mutex // held to replace state
 	failures int        // in a row
+	trouble  error      // why the last of them was not answered in full; nil = it was
 	reached  time.Time  // the latest request that was answered in full
 }
 
@@ -62,10 +63,10 @@ func (l *link) answered(sent time.Time, next time.Duration, degraded bool) (befo
 	return l.change(func(s *linkState) {
 		s.next = next
 		if degraded {
-			l.fail(s, sent, true)
+			l.fail(s, sent, true, errDegraded)
 			return
 		}
-		l.failures = 0
+		l.failures, l.trouble = 0, nil
 		l.reached = later(l.reached, sent)
 		s.cutOff, s.failing = s.closed, time.Time{}
 	})
@@ -73,15 +74,15 @@ func (l *link) answered(sent time.Time, next time.Duration, degraded bool) (befo
 
 // failed notes that the request of sent was not answered in full. Without cutOff the control plane is there, and only
 // too busy.
-func (l *link) failed(sent time.Time, cutOff bool) (before, after linkState) {
-	return l.change(func(s *linkState) { l.fail(s, sent, cutOff) })
+func (l *link) failed(sent time.Time, cutOff bool, why error) (before, after linkState) {
+	return l.change(func(s *linkState) { l.fail(s, sent, cutOff, why) })
 }
 
 // shut cuts the link for good.
 func (l *link) shut(now time.Time) (before, after linkState) {
 	return l.change(func(s *linkState) {
 		s.closed = true
-		l.fail(s, later(now, l.reached), true)
+		l.fail(s, later(now, l.reached), true, l.trouble)
 	})
 }
 
@@ -90,11 +91,12 @@ func (l *link) heard(at time.Time) (before, after linkState) {
 	return l.change(func(s *linkState) { s.streamed = at })
 }
 
-func (l *link) fail(s *linkState, sent time.Time, cutOff bool) {
+func (l *link) fail(s *linkState, sent time.Time, cutOff bool, why error) {
 	if sent.Before(l.reached) {
 		return // a later request was answered
 	}
 	l.failures++
+	l.trouble = why
 	s.cutOff = s.cutOff || cutOff
 	if s.failing.IsZero() {
 		s.failing = sent
@@ -109,6 +111,21 @@ func (l *link) change(f func(*linkState)) (before, after linkState) {
 	f(&after)
 	l.state.Store(&after)
 	return before, after
+}
+
+// why is what the last sync failed of; nil if it was answered in full, or if there was none.
+func (l *link) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trouble
+}
+
+// unreachable is why a flush does not even try.
+func (l *link) unreachable() error {
+	if why := l.why(); errors.Is(why, ErrTokenRefused) {
+		return why
+	}
+	return ErrUnreachable
 }
 
 // backoff is how long to leave a failing control plane alone: full jitter below a ceiling that doubles to 5 s.

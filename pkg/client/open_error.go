@@ -15,6 +15,9 @@ var (
 	// ErrUnreachable: what Flush had to report stays here, because the control plane cannot be reached at present.
 	ErrUnreachable = errors.New("control plane unreachable")
 	ErrClosed      = errors.New("client closed") // from Flush after Close
+	// ErrTokenRefused: the control plane is there, and does not take this client's token (status 401 or 403): see
+	// [WithToken]. Until it does, local breakers and budgets apply. From Flush, and in Stats and EventDegraded.
+	ErrTokenRefused = errors.New("token refused by the control plane")
 )
 
 // Source says who decided that a call is rejected.

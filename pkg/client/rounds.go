@@ -84,7 +84,7 @@ func (y *syncer) flush(ctx context.Context) error {
 		hold := y.hold
 		y.mu.Unlock()
 		if y.client.now().Before(hold) {
-			return ErrUnreachable
+			return y.client.link.unreachable()
 		}
 		if err := y.client.deliver(ctx, nil); err != nil {
 			return err

@@ -8,6 +8,7 @@ type Stats struct {
 	Degraded      bool   // cut off from the control plane, or from its store: local breakers and budgets apply
 	Syncs         int64  // answered
 	SyncErrors    int64
+	LastError     error // why the last sync was not answered in full, such as ErrTokenRefused; nil = it was, or there was none
 	EventsDropped int64
 	Dependencies  map[string]DependencyStats // those in memory
 }
@@ -34,8 +35,9 @@ type DependencyStats struct {
 func (c *Client) Stats() Stats {
 	s := Stats{
 		Instance: c.instance, Degraded: c.link.now().cutOff,
-		Syncs: c.syncs.Load(), SyncErrors: c.syncErrors.Load(), EventsDropped: c.events.lost(),
-		Dependencies: map[string]DependencyStats{},
+		Syncs: c.syncs.Load(), SyncErrors: c.syncErrors.Load(), LastError: c.link.why(),
+		EventsDropped: c.events.lost(),
+		Dependencies:  map[string]DependencyStats{},
 	}
 	c.registry.each(func(d *Dependency) { s.Dependencies[d.name] = d.stats() })
 	return s
