@@ -314,8 +314,11 @@ func (c *request) fail(reason policy.StopReason, err error) error {
 	return e
 }
 
-// source says whose decisions are in force: the fleet's, or this instance's own while it is cut off.
+// source says whose decisions are in force: the fleet's, or this instance's own while it was told nothing or is cut off.
 func (d *Dependency) source() Source {
+	if !d.view.Load().known {
+		return SourceLocal
+	}
 	if stale := d.client.link.now().staleAt(d.policy().ViewTTL); !stale.IsZero() && passed(d.client.now(), stale) {
 		return SourceLocal
 	}

@@ -104,8 +104,12 @@ func TestHealthyIdle(t *testing.T) {
 	var seen []Event
 	bubble(t, func(t *testing.T, p *plane, c *Client) {
 		d := c.Dependency("a")
+		if s := d.State(); s.Source != SourceLocal || s.Known {
+			t.Errorf("told by the fleet before anything was asked: %+v", s)
+		}
 		for range 30 {
 			passes(t, d)
+			synctest.Wait()
 			if s := d.State(); s.Source != SourceFleet || c.Stats().Degraded {
 				t.Fatalf("in local mode: %+v", s)
 			}
@@ -291,6 +295,9 @@ func TestNeverTold(t *testing.T) {
 		passes(t, d)
 		time.Sleep(time.Second)
 		for range 20 {
+			if s := d.State(); s.Source != SourceLocal {
+				t.Fatalf("source %v", s.Source)
+			}
 			if _, _, err := reserves(t, d, 0); !errors.Is(err, ErrBudget) {
 				t.Fatalf("got %v", err) // no unfunded retry of a cold start
 			}

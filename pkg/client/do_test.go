@@ -31,6 +31,9 @@ func TestDoRetries(t *testing.T) {
 		if err != nil || calls != 3 {
 			t.Fatalf("got %v after %d calls, want success after 3", err, calls)
 		}
+		if how.Source != client.SourceFleet {
+			t.Errorf("source %q", how.Source) // its retries were granted
+		}
 		if how.Attempts != 3 || how.Reason != policy.StopDone || how.Dependency != "payments" || how.Elapsed < 2*time.Millisecond {
 			t.Errorf("recorded %+v", how)
 		}

@@ -10,7 +10,7 @@ import (
 type View struct {
 	Dependency string
 	State      policy.State  // what calls meet: the override's, else the fleet's, else this instance's own
-	Source     Source        // who decided State
+	Source     Source        // who decided State; local until the control plane has told something, and while that is stale
 	RetryAfter time.Duration // how long calls are rejected for certain; 0 = not, or unknown
 	Admit      policy.PPM    // share of the calls that pass by the fleet's breaker: Whole, a ramp's step, or 0
 
@@ -72,6 +72,9 @@ func (d *Dependency) State() View {
 	}
 	staleAt := link.staleAt(set.ViewTTL)
 	v.Stale = !staleAt.IsZero() && passed(now, staleAt)
+	if v.Source == SourceFleet && (!v.Known || v.Stale && v.State == policy.Closed) {
+		v.Source = SourceLocal // nobody says closed: it is what this instance assumes
+	}
 	if mode := d.override.at(now); mode != policy.ModeNone {
 		v.Override, v.OverrideRevision, v.OverrideRemaining = mode, d.override.revision, left(now, d.override.until)
 	}

@@ -26,6 +26,7 @@ const (
 type view struct {
 	gate     gate
 	behind   gate // of gateClock
+	known    bool // the control plane has told something
 	closed   bool // effective state closed, here too, and not ramping: retries may be sent
 	sample   int64
 	admit    policy.PPM
@@ -62,6 +63,7 @@ func (d *Dependency) rebuild(now time.Time) {
 	}
 	v.gate, v.admit, v.reject = d.gate(now, link, set, &due)
 	v.closed = v.gate == gatePass
+	v.known = !d.told.sent.IsZero()
 	v.counters = d.countersFor(now)
 	d.announce(now)
 	if !v.closed {
