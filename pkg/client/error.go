@@ -21,7 +21,8 @@ type Error struct {
 	errs []error
 }
 
-// Error names the dependency and who ended the call, and ends with the latest error.
+// Error names the dependency and who ended the call, and ends with the latest error; each of these once. So the reason
+// is left out where the rest says it: of a call that was not sent, its error does.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: ", e.Dependency)
@@ -33,11 +34,17 @@ func (e *Error) Error() string {
 	default:
 		fmt.Fprintf(&b, "%d attempts", e.Attempts)
 	}
-	fmt.Fprintf(&b, " (%s)", e.Reason)
-	if len(e.errs) > 0 {
-		fmt.Fprintf(&b, ": %v", e.errs[0])
+	if e.Reason != policy.StopAttempts && (e.Attempts > 0 || len(e.errs) == 0) {
+		fmt.Fprintf(&b, " (%s)", e.Reason)
 	}
-	return b.String()
+	if len(e.errs) == 0 {
+		return b.String()
+	}
+	text := e.errs[0].Error()
+	if open, ok := e.errs[0].(*OpenError); ok && open.Dependency == e.Dependency { //nolint:errorlint // what wraps it has its own words
+		text = open.text()
+	}
+	return b.String() + ": " + text
 }
 
 // Unwrap returns the errors of the attempts, the latest first, then what ended the call.

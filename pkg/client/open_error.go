@@ -38,11 +38,14 @@ type OpenError struct {
 	Source     Source
 }
 
-func (e *OpenError) Error() string {
+func (e *OpenError) Error() string { return e.Dependency + ": " + e.text() }
+
+// text is Error without the name, for who has said it.
+func (e *OpenError) text() string {
 	if e.RetryAfter <= 0 {
-		return fmt.Sprintf("%s: breaker open (%s)", e.Dependency, e.Source)
+		return fmt.Sprintf("breaker open (%s)", e.Source)
 	}
-	return fmt.Sprintf("%s: breaker open (%s), retry after %s", e.Dependency, e.Source, e.RetryAfter.Round(time.Millisecond))
+	return fmt.Sprintf("breaker open (%s), retry after %s", e.Source, e.RetryAfter.Round(time.Millisecond))
 }
 
 // Is makes every OpenError an [ErrOpen].
