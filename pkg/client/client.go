@@ -70,17 +70,35 @@ func New(baseURL string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
+// parseBase checks the address of the control plane. The error shows what was given, save what may hold a secret, and
+// what to write instead.
 func parseBase(s string) (string, error) {
+	const form = `must be http(s)://host[:port][/path], such as "https://retryplane.example.com" or "http://127.0.0.1:8080"`
 	u, err := url.Parse(s)
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("base url: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return "", fmt.Errorf("base url: %q: must be http(s)://host[:port][/path]", s)
+	case s == "":
+		return "", errors.New("base url: is empty: " + form)
+	case schemeForgotten(s):
+		return "", fmt.Errorf("base url %q: has no scheme: write %q", s, "http://"+s)
+	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		if strings.Contains(s, "@") {
+			return "", errors.New("base url: " + form)
+		}
+		return "", fmt.Errorf("base url %q: %s", s, form)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return "", errors.New("base url: must have no user, query or fragment")
+		return "", fmt.Errorf("base url %q: must have no user, query or fragment", u.Scheme+"://"+u.Host+u.EscapedPath())
 	}
 	return strings.TrimRight(s, "/"), nil
+}
+
+// schemeForgotten reports whether s is fine but for the http:// in front. "plane:8080" is an URL of the scheme "plane" to
+// the letter, which nobody means.
+func schemeForgotten(s string) bool {
+	if strings.Contains(s, "://") || strings.HasPrefix(s, "http:") || strings.HasPrefix(s, "https:") {
+		return false
+	}
+	u, err := url.Parse("http://" + s)
+	return err == nil && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 // Dependency returns the handle of a dependency, to be kept by who calls it often. While somebody holds it, the same

@@ -56,9 +56,14 @@ func newConfig(opts []Option) (*config, error) {
 	return c, errors.Join(c.errs...)
 }
 
-func (c *config) check(ok bool, field, limit string) {
-	if !ok {
-		c.errs = append(c.errs, fmt.Errorf("%s: must be %s", field, limit))
+// check notes an option that is out of its bounds. given is shown; nil = not, because it is nothing or a secret.
+func (c *config) check(ok bool, option string, given any, limit string) {
+	switch {
+	case ok:
+	case given == nil:
+		c.errs = append(c.errs, fmt.Errorf("%s: must be %s", option, limit))
+	default:
+		c.errs = append(c.errs, fmt.Errorf("%s: %v: must be %s", option, given, limit))
 	}
 }
 
@@ -69,16 +74,17 @@ func WithToken(token string) Option {
 		for _, r := range token {
 			ok = ok && r > ' ' && r < 0x7f
 		}
-		c.check(ok, "token", "printable ASCII without blanks")
+		c.check(ok, "WithToken", nil, "printable ASCII without blanks")
 		c.token = token
 	}
 }
 
-// WithService labels the instance for people: the name of the program and its version. Default none.
+// WithService labels the instance for people: the name of the program and its version, up to 128 bytes each. Default
+// none.
 func WithService(name, version string) Option {
 	return func(c *config) {
-		c.check(len(name) <= wire.MaxLabel, "service", fmt.Sprintf("at most %d characters", wire.MaxLabel))
-		c.check(len(version) <= wire.MaxLabel, "version", fmt.Sprintf("at most %d characters", wire.MaxLabel))
+		c.check(len(name) <= wire.MaxLabel, "WithService: name", nil, fmt.Sprintf("at most %d bytes", wire.MaxLabel))
+		c.check(len(version) <= wire.MaxLabel, "WithService: version", nil, fmt.Sprintf("at most %d bytes", wire.MaxLabel))
 		c.service, c.version = name, version
 	}
 }
@@ -87,7 +93,7 @@ func WithService(name, version string) Option {
 func WithPolicy(p policy.Policy) Option {
 	return func(c *config) {
 		if err := p.Validate(); err != nil {
-			c.errs = append(c.errs, fmt.Errorf("policy: %w", err))
+			c.errs = append(c.errs, fmt.Errorf("WithPolicy: %w", err))
 		}
 		c.policy = p
 	}
@@ -98,7 +104,7 @@ func WithPolicy(p policy.Policy) Option {
 // closes the idle connections of a client of theirs.
 func WithHTTPClient(h *http.Client) Option {
 	return func(c *config) {
-		c.check(h != nil, "http client", "not nil")
+		c.check(h != nil, "WithHTTPClient", nil, "not nil")
 		c.http = h
 	}
 }
@@ -130,7 +136,7 @@ func WithStream(on bool) Option {
 // control plane may ask for more, up to 5 s. What is urgent does not wait for it.
 func WithSyncInterval(d time.Duration) Option {
 	return func(c *config) {
-		c.check(d >= 100*time.Millisecond && d <= time.Minute, "sync interval", "100ms to 1m")
+		c.check(d >= 100*time.Millisecond && d <= time.Minute, "WithSyncInterval", d, "100ms to 1m")
 		c.interval = d
 	}
 }
@@ -139,7 +145,7 @@ func WithSyncInterval(d time.Duration) Option {
 // 1024. Those that are open or overridden it remembers beyond that.
 func WithCacheSize(n int) Option {
 	return func(c *config) {
-		c.check(n >= 1 && n <= 1_000_000, "cache size", "1 to 1000000")
+		c.check(n >= 1 && n <= 1_000_000, "WithCacheSize", n, "1 to 1000000")
 		c.cache = n
 	}
 }
@@ -155,7 +161,7 @@ func WithoutBackground() Option {
 // Waiting itself goes by the real clock. Default [time.Now].
 func WithClock(now func() time.Time) Option {
 	return func(c *config) {
-		c.check(now != nil, "clock", "not nil")
+		c.check(now != nil, "WithClock", nil, "not nil")
 		c.now = now
 	}
 }
