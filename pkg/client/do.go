@@ -40,6 +40,21 @@ func (d *Dependency) Do(ctx context.Context, fn func(context.Context) error, opt
 	return c.fail(reason, err)
 }
 
+// Do is [Dependency.Do] for a function that returns a value: it returns that of the attempt that succeeded. With an error,
+// which is always an [*Error], the value is T's zero value, whatever fn returned beside its own error. It is safe for
+// concurrent use. d must not be nil.
+func Do[T any](ctx context.Context, d *Dependency, fn func(context.Context) (T, error), opts ...CallOption) (T, error) {
+	var value T
+	err := d.Do(ctx, func(ctx context.Context) error {
+		got, err := fn(ctx)
+		if err == nil {
+			value = got
+		}
+		return err
+	}, opts...)
+	return value, err
+}
+
 // try makes one attempt.
 func (c *request) try(p Permit, fn func(context.Context) error) (v policy.Verdict) {
 	defer func() { p.Done(v.Outcome) }() // its zero value is Ignored, which is what a panic leaves
