@@ -22,12 +22,16 @@ type Call struct {
 	Source     Source            // whose breaker and budget decided
 }
 
-// CallOption adjusts a single call.
+// CallOption adjusts a single call: [Idempotent], [Record], and what wins over the policy in force: [MaxAttempts],
+// [Timeout], [AttemptTimeout], [Retry], [Retry500], [RetryThrottledWrites] and [RetryUnavailableWrites]. It is an argument
+// of [Do] and [Dependency.Do], or lies in the context that [WithCall] returns. It may be used again and by several
+// goroutines, save for Record.
 type CallOption func(*callOptions)
 
 type callOptions struct {
 	idempotent idempotence
 	record     *Call
+	adjusted   *adjustment // of the retry policy; nil = it applies as it is
 }
 
 // idempotence is what the caller said about the call.
@@ -92,7 +96,8 @@ type request struct {
 	dep      *Dependency
 	ctx      context.Context // the caller's
 	cancel   <-chan struct{} // the caller's other way to cancel: http.Request.Cancel; nil = none
-	policy   *policy.Policy  // in force when the call began, and until it ends
+	policy   *policy.Policy  // in force when the call began, and until it ends; with the caller's adjustments
+	refused  error           // the caller's adjustments are out of bounds: nothing is sent
 	start    time.Time
 	deadline time.Time // the policy's or the caller's, whichever is earlier
 
@@ -105,7 +110,8 @@ type request struct {
 }
 
 func (d *Dependency) begin(ctx context.Context, o callOptions) request {
-	c := request{callOptions: o, dep: d, ctx: ctx, policy: d.policy(), start: time.Now()}
+	c := request{callOptions: o, dep: d, ctx: ctx, start: time.Now()}
+	c.policy, c.refused = o.adjusted.over(d.policy())
 	c.deadline = c.start.Add(c.policy.Retry.Deadline)
 	if at, ok := ctx.Deadline(); ok && at.Before(c.deadline) {
 		c.deadline = at
@@ -117,6 +123,9 @@ func (d *Dependency) begin(ctx context.Context, o callOptions) request {
 func (c *request) first() (Permit, policy.StopReason, error) {
 	if err := c.ctx.Err(); err != nil {
 		return Permit{}, c.reasonOf(err), err
+	}
+	if c.refused != nil {
+		return Permit{}, policy.StopNotRetryable, c.refused
 	}
 	p, err := c.dep.Acquire(c.ctx)
 	if err != nil {

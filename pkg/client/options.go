@@ -89,7 +89,8 @@ func WithService(name, version string) Option {
 	}
 }
 
-// WithPolicy sets the policy of every dependency until the control plane says otherwise. Default [policy.Default].
+// WithPolicy sets the policy of every dependency until the control plane says otherwise. Default [policy.Default]. What a
+// [CallOption] says of a single call wins over both.
 func WithPolicy(p policy.Policy) Option {
 	return func(c *config) {
 		if err := p.Validate(); err != nil {

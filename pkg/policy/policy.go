@@ -173,7 +173,20 @@ func (p Policy) Validate() error {
 	c.dur("budget.window_ms", g.Window, time.Second, time.Minute)
 	c.dur("budget.grant_ttl_ms", g.GrantTTL, time.Second, time.Minute)
 
-	r := p.Retry
+	p.Retry.bounds(&c)
+
+	c.dur("view_ttl_ms", p.ViewTTL, time.Second, time.Minute)
+	return errors.Join(c.errs...)
+}
+
+// Validate is [Policy.Validate] for the policy of one call. Fields are named as they are there: "retry.attempts".
+func (r RetryPolicy) Validate() error {
+	var c bounds
+	r.bounds(&c)
+	return errors.Join(c.errs...)
+}
+
+func (r RetryPolicy) bounds(c *bounds) {
 	c.int("retry.attempts", int64(r.Attempts), 1, 20)
 	c.dur("retry.deadline_ms", r.Deadline, time.Millisecond, time.Hour)
 	c.dur("retry.attempt_timeout_ms", r.AttemptTimeout, time.Millisecond, time.Hour)
@@ -182,9 +195,6 @@ func (p Policy) Validate() error {
 	c.check("retry.jitter", r.Jitter <= JitterNone, "one of full, equal, decorrelated, proportional, none")
 	c.dur("retry.retry_after_cap_ms", r.RetryAfterCap, 0, time.Hour)
 	c.int("retry.replay_buffer_bytes", r.ReplayBuffer, 0, 64<<20)
-
-	c.dur("view_ttl_ms", p.ViewTTL, time.Second, time.Minute)
-	return errors.Join(c.errs...)
 }
 
 // bounds collects the fields that are out of theirs.
