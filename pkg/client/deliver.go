@@ -62,7 +62,7 @@ func (c *Client) deliver(ctx context.Context, parcels []*parcel) error {
 		if len(parcels) > 1 {
 			return c.halve(ctx, parcels)
 		}
-		c.config.log.Error("report exceeds the control plane's limit and is dropped", "error", failure)
+		c.config.log.Error("report exceeds the control plane's limit and is dropped", logged(failure))
 		c.undelivered(parcels, true)
 		return nil
 	}
@@ -84,7 +84,7 @@ func (c *Client) bar(p *parcel, why error) {
 	p.lose()
 	if p.dep.bar(barred) {
 		c.config.log.Error("the control plane refuses a dependency; its local breaker and budget apply",
-			"dependency", p.dep.name, "error", why)
+			"dependency", p.dep.name, logged(why))
 	}
 	p.unanswered(c.now())
 }
@@ -284,11 +284,11 @@ func (c *Client) logRefusal(e *syncError) {
 	const text = "; local breakers and budgets apply"
 	switch {
 	case !e.token:
-		c.config.log.Error("the control plane refuses this client"+text, "url", c.base, "error", e.cause)
+		c.config.log.Error("the control plane refuses this client"+text, "url", c.base, logged(e.cause))
 	case c.config.token == "":
-		c.config.log.Error("the control plane wants a token, and this client has none"+text, "url", c.base, "error", e.cause)
+		c.config.log.Error("the control plane wants a token, and this client has none"+text, "url", c.base, logged(e.cause))
 	default:
-		c.config.log.Error("the control plane refused the token"+text, "url", c.base, "error", e.cause)
+		c.config.log.Error("the control plane refused the token"+text, "url", c.base, logged(e.cause))
 	}
 }
 
@@ -312,7 +312,7 @@ func (c *Client) relink(before, after linkState, why error) {
 	switch {
 	case after.cutOff && !before.cutOff && !after.closed:
 		if e, ok := errors.AsType[*syncError](why); !ok || !e.refused { // a refusal was logged already, as what it is
-			c.config.log.Warn("control plane out of reach; local breakers and budgets apply", "error", why)
+			c.config.log.Warn("control plane out of reach; local breakers and budgets apply", logged(why))
 		}
 		c.emit(Event{Kind: EventDegraded, Err: why})
 	case before.cutOff && !after.cutOff:

@@ -99,6 +99,7 @@ func (q *events) deliver(idle chan struct{}) {
 func (q *events) call(e Event) {
 	defer func() {
 		if p := recover(); p != nil {
+			defer func() { _ = recover() }() // the log may be what panicked
 			q.log.Error("event handler panicked", "panic", p, "event", string(e.Kind))
 		}
 	}()
