@@ -22,6 +22,8 @@ var floorPlan = map[string][]string{
 	"pkg/wire":   {"pkg/policy"},
 	"pkg/client": {"pkg/policy", "pkg/wire"},
 
+	"pkg/client/prometheus": {"pkg/client", "pkg/policy"},
+
 	"internal/keyspace":      {},
 	"internal/script":        {},
 	"internal/simulation":    {},
@@ -44,7 +46,7 @@ var keepers = map[string][]string{
 	"github.com/gin-gonic/gin":            {"internal/api"},
 	"github.com/redis/go-redis/v9":        {"internal/script", "internal/script", "internal/sharedbreaker", "internal/sharedbudget", "cmd/controlplane"},
 	"github.com/alicebob/miniredis/v2":    {"cmd/controlplane"},
-	"github.com/prometheus/client_golang": {"internal/api", "cmd/controlplane"},
+	"github.com/prometheus/client_golang": {"internal/api", "cmd/controlplane", "pkg/client/prometheus"},
 	"github.com/hashicorp/golang-lru/v2":  {"pkg/client", "internal/exchange"},
 	"github.com/alecthomas/kong":          {"cmd/controlplane", "cmd/agent", "cmd/demo"},
 	"go.yaml.in/yaml/v3":                  {"cmd/controlplane"},
