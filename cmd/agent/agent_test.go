@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -278,7 +279,7 @@ func TestWrongFlagsAreReportedAtOnce(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	env := map[string]string{"RETRYPLANE_LISTEN": "0.0.0.0:1", "RETRYPLANE_PERMIT_TTL": "2h"}
+	env := map[string]string{"RETRYPLANE_AGENT_LISTEN": "0.0.0.0:1", "RETRYPLANE_LISTEN": "another program's", "RETRYPLANE_SERVICE": "", "RETRYPLANE_PERMIT_TTL": "2h"}
 	if code := run(t.Context(), []string{"--permit-ttl", "5s"}, &out, &out, func(k string) string { return env[k] }); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}
@@ -293,36 +294,26 @@ func TestPermitsAreBoundedAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book, stop := newPermits(time.Minute), make(chan struct{})
 		go book.sweep(stop)
-		var first string
-		for i := range maxPermits {
-			id, ok := book.add(client.Permit{})
-			if !ok {
-				t.Fatalf("refused number %d", i+1)
-			}
-			if i == 0 {
-				first = id
-			}
+		var ids []string
+		for range maxPermits + 1 {
+			ids = append(ids, book.add(client.Permit{}))
 		}
-		if _, ok := book.add(client.Permit{}); ok {
-			t.Error("took one more than the bound")
+		if len(book.byID) != maxPermits || book.end(ids[0], client.Success) {
+			t.Errorf("%d permits, want the bound, and the oldest to have made room", len(book.byID))
 		}
-		if !book.end(first, client.Success) {
-			t.Error("the first is gone before its time")
+		if !book.end(ids[1], client.Success) {
+			t.Error("the second is gone before its time")
 		}
 		for range 3 * maxPermits { // reported ones must not pile up either
-			id, _ := book.add(client.Permit{})
-			book.end(id, client.Success)
+			book.end(book.add(client.Permit{}), client.Success)
 		}
 		if n := len(book.queue); n > 2*maxPermits {
 			t.Errorf("the queue holds %d entries", n)
 		}
-		second, ok := book.add(client.Permit{})
-		if !ok {
-			t.Error("a reported permit did not make room")
-		}
+		last := book.add(client.Permit{})
 		time.Sleep(time.Minute + time.Second) // the bubble's clock
 		synctest.Wait()
-		if book.end(second, client.Success) {
+		if book.end(last, client.Success) {
 			t.Error("a permit outlived its time")
 		}
 		if n := len(book.byID) + len(book.queue); n != 0 {
@@ -330,4 +321,32 @@ func TestPermitsAreBoundedAndExpire(t *testing.T) {
 		}
 		close(stop)
 	})
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"version": "agent dev\n", "--version": "agent dev\n",
+		"--help": "127.0.0.1:4680", // the defaults
+	} {
+		var out bytes.Buffer
+		if code := run(t.Context(), []string{args}, &out, &out, func(string) string { return "" }); code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: exit code %d, want 0, and %q in:\n%s", args, code, want, &out)
+		}
+	}
+}
+
+// TestPortTaken: the commonest mistake says what to do.
+func TestPortTaken(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var out bytes.Buffer
+	code := run(t.Context(), []string{"--listen", taken.Addr().String()}, &out, &out, func(string) string { return "" })
+	if code != 1 || !strings.Contains(out.String(), "choose another one with --listen") {
+		t.Errorf("exit code %d:\n%s", code, &out)
+	}
 }

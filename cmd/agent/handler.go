@@ -58,6 +58,12 @@ func handler(plane *client.Client, book *permits) http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "application/json", map[string]string{"status": "ok"})
 	})
+	for path, method := range map[string]string{"/v1/acquire": http.MethodPost, "/v1/permits/{id}": http.MethodPost, "/livez": http.MethodGet} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", method)
+			refuse(w, http.StatusMethodNotAllowed, wire.CodeMethod, "use "+method, nil)
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, wire.CodeNotFound, "no such path", nil)
 	})
@@ -93,13 +99,7 @@ func acquire(w http.ResponseWriter, r *http.Request, plane *client.Client, book 
 		refuse(w, http.StatusServiceUnavailable, wire.CodeBusy, "no decision in time", nil)
 		return
 	}
-	id, ok := book.add(p)
-	if !ok {
-		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, wire.CodeBusy, "too many permits wait for their outcome: at most "+strconv.Itoa(maxPermits), nil)
-		return
-	}
-	answer(w, http.StatusOK, "application/json", acquireAnswer{Permit: id, ExpiresInMS: book.ttl.Milliseconds()})
+	answer(w, http.StatusOK, "application/json", acquireAnswer{Permit: book.add(p), ExpiresInMS: book.ttl.Milliseconds()})
 }
 
 func reject(w http.ResponseWriter, e *client.OpenError) {

@@ -22,18 +22,19 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/retryplane/retryplane/pkg/client"
+	"github.com/retryplane/retryplane/pkg/wire"
 )
 
 // version is set by the linker: -X main.version=v1.2.3.
 var version = "dev"
 
-// flags are the command line. Every flag has a variable.
+// flags are the command line. Every flag has a variable; an empty one counts as not given.
 type flags struct {
-	Listen       string           `env:"RETRYPLANE_LISTEN" default:"127.0.0.1:4680" placeholder:"HOST:PORT" help:"Loopback address to serve on."`
-	ControlPlane string           `env:"RETRYPLANE_CONTROL_PLANE" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The control plane. It need not be up."`
-	TokenFile    string           `env:"RETRYPLANE_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token for the control plane."`
-	Service      string           `env:"RETRYPLANE_SERVICE" default:"agent" help:"Name under which the control plane shows this instance."`
-	PermitTTL    time.Duration    `env:"RETRYPLANE_PERMIT_TTL" default:"60s" placeholder:"DURATION" help:"How long a permit waits for its outcome; then it ends as ignored."`
+	Listen       string           `env:"RETRYPLANE_AGENT_LISTEN" default:"127.0.0.1:4680" placeholder:"HOST:PORT" help:"Loopback address to serve on (${default})."`
+	ControlPlane string           `env:"RETRYPLANE_CONTROL_PLANE" default:"http://127.0.0.1:8080" placeholder:"URL" help:"The control plane, which need not be up (${default})."`
+	TokenFile    string           `env:"RETRYPLANE_TOKEN_FILE" placeholder:"FILE" help:"File that holds the token for the control plane (none)."`
+	Service      string           `env:"RETRYPLANE_SERVICE" default:"agent" placeholder:"NAME" help:"Name under which the control plane shows this instance (${default})."`
+	PermitTTL    time.Duration    `env:"RETRYPLANE_PERMIT_TTL" default:"60s" placeholder:"DURATION" help:"How long a permit waits for its outcome, 1s to 1h; then it ends as ignored (${default})."`
 	Version      kong.VersionFlag `help:"Print the version."`
 }
 
@@ -60,6 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		kong.Vars{"version": "agent " + version},
 		kong.Writers(stdout, stderr),
 		kong.Exit(func(int) { exited = true }), // only --help and --version exit
+		kong.ConfigureHelp(kong.HelpOptions{FlagsLast: true}),
 		kong.Resolvers(kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, error) {
 			for _, name := range f.Envs {
 				if v := getenv(name); v != "" {
@@ -71,6 +73,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	)
 	if err != nil {
 		panic(err) // only for a wrong grammar
+	}
+	if len(args) == 1 && args[0] == "version" { // as controlplane has it
+		args = []string{"--version"}
 	}
 	_, err = parser.Parse(args)
 	if exited {
@@ -104,6 +109,9 @@ func (f flags) check() (token string, err error) {
 	}
 	if u, err := url.Parse(f.ControlPlane); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		wrong = append(wrong, errors.New("--control-plane: must be an http or https URL")) // not repeated: it may hold a password
+	}
+	if len(f.Service) > wire.MaxLabel {
+		wrong = append(wrong, fmt.Errorf("--service: must be at most %d bytes", wire.MaxLabel))
 	}
 	if f.PermitTTL < minTTL || f.PermitTTL > maxTTL {
 		wrong = append(wrong, fmt.Errorf("--permit-ttl: %s must be %s to %s", f.PermitTTL, minTTL, maxTTL))
@@ -155,6 +163,9 @@ func serve(ctx context.Context, f flags, token string, log *slog.Logger) error {
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Listen)
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: another program has the port: stop it, or choose another one with --listen", err)
+		}
 		return errors.Join(fmt.Errorf("serve on %s: %w", f.Listen, err), plane.Close(context.WithoutCancel(ctx)))
 	}
 	book := newPermits(f.PermitTTL)

@@ -31,23 +31,38 @@ func newPermits(ttl time.Duration) *permits {
 	return &permits{ttl: ttl, byID: map[string]*client.Permit{}}
 }
 
-// add keeps p and returns its id; false when there are too many, and then p has ended as ignored.
-func (b *permits) add(p client.Permit) (id string, ok bool) {
+// add keeps p and returns its id. Where there are too many, the oldest one ends as ignored: it is the likeliest that
+// nobody will report.
+func (b *permits) add(p client.Permit) (id string) {
 	id = rand.Text()
 	b.mu.Lock()
-	ok = len(b.byID) < maxPermits
-	if ok {
-		b.byID[id] = &p
-		b.queue = append(b.queue, expiry{id, time.Now().Add(b.ttl)})
-		if len(b.queue) > 2*maxPermits {
-			b.compact()
-		}
+	oldest := b.makeRoom()
+	b.byID[id] = &p
+	b.queue = append(b.queue, expiry{id, time.Now().Add(b.ttl)})
+	if len(b.queue) > 2*maxPermits {
+		b.compact()
 	}
 	b.mu.Unlock()
-	if !ok {
-		p.Done(client.Ignored)
+	if oldest != nil {
+		oldest.Done(client.Ignored)
 	}
-	return id, ok
+	return id
+}
+
+// makeRoom takes the oldest permit out, if there are as many as there may be. It needs b.mu.
+func (b *permits) makeRoom() *client.Permit {
+	if len(b.byID) < maxPermits {
+		return nil
+	}
+	for len(b.queue) > 0 {
+		id := b.queue[0].id
+		b.queue = b.queue[1:]
+		if p := b.byID[id]; p != nil {
+			delete(b.byID, id)
+			return p
+		}
+	}
+	return nil
 }
 
 // compact drops what was reported already: at thousands of calls a second it would be most of the queue. It needs b.mu.

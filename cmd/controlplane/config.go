@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +24,8 @@ type configFile struct {
 	LogFormat     string      `yaml:"log_format"`
 	ShutdownGrace string      `yaml:"shutdown_grace"`
 	Tokens        []fileToken `yaml:"tokens"`
+
+	broken bool // it could not be read in full
 }
 
 // fileToken is who may call the API. Only the hash of the token is in the file.
@@ -59,6 +63,7 @@ func readConfig(path string) (*configFile, error) {
 	c := &configFile{}
 	f, err := os.Open(path)
 	if err != nil {
+		c.broken = true
 		return c, fmt.Errorf("config: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
@@ -78,25 +83,47 @@ func readConfig(path string) (*configFile, error) {
 	if mistakes, ok := errors.AsType[*yaml.TypeError](err); ok {
 		all := make([]error, len(mistakes.Errors))
 		for i, m := range mistakes.Errors {
-			all[i] = fmt.Errorf("config: %s: %s", path, plain(m))
+			text, known := plain(m)
+			all[i] = fmt.Errorf("config: %s: %s", path, text)
+			c.broken = c.broken || !known
 		}
 		return c, errors.Join(all...)
 	}
 	if err != nil {
+		c.broken = true
 		return c, fmt.Errorf("config: %s: %w", path, err)
 	}
 	return c, nil
 }
 
-// plain turns yaml's words for an unknown key, which name a Go type, into ours.
-func plain(message string) string {
-	if key, _, ok := strings.Cut(message, " not found in type "); ok {
-		return strings.Replace(key, ": field ", ": unknown key ", 1)
+// keys are all keys of the file, to suggest from.
+var keys = []string{
+	"listen", "redis", "log_level", "log_format", "shutdown_grace", "tokens",
+	"name", "sha256", "roles", "dependencies", "expires_at",
+}
+
+// plain turns yaml's words for an unknown or a repeated key, which name a Go type, into ours. known reports whether the
+// message is about such a key: then the rest of the file was read.
+func plain(message string) (text string, known bool) {
+	if text, _, ok := strings.Cut(message, " not found in type "); ok {
+		line, key, _ := strings.Cut(text, ": field ")
+		meant := strings.ToLower(strings.ReplaceAll(key, "-", "_"))
+		if slices.Contains(keys, meant) && meant != key {
+			return fmt.Sprintf("%s: unknown key %s: is %s meant?", line, key, meant), true
+		}
+		return line + ": unknown key " + key, true
 	}
-	if key, _, ok := strings.Cut(message, " already set in type "); ok {
-		return strings.Replace(key, ": field ", ": repeated key ", 1)
+	if text, _, ok := strings.Cut(message, " already set in type "); ok {
+		return strings.Replace(text, ": field ", ": repeated key ", 1), true
 	}
-	return message
+	// "line 2: cannot unmarshal !!str `none` into []main.fileToken"
+	text, _, _ = strings.Cut(message, " into ")
+	line, value, ok := strings.Cut(text, ": cannot unmarshal ")
+	if !ok {
+		return message, false
+	}
+	_, value, _ = strings.Cut(value, " ")
+	return line + ": this key does not take " + cmp.Or(value, "a list or a map"), false
 }
 
 // auth checks the tokens. nil without tokens.

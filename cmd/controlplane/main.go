@@ -81,6 +81,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	if err != nil {
 		panic(err) // only for a wrong grammar
 	}
+	if len(args) == 1 && args[0] == "--version" { // what most programs have
+		args = []string{"version"}
+	}
 	cmd, err := parser.Parse(args)
 	if helped {
 		return exitOK

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -49,6 +50,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("RETRYPLANE_SERVER", open.url)
 			e.Setenv("GUARDED", closed.url)
+			e.Setenv("TAKEN", strings.TrimPrefix(open.url, "http://"))
 			e.Setenv("OPERATOR", operatorToken)
 			e.Setenv("READER", readerToken)
 			e.Setenv("TZ", "UTC")

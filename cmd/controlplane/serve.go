@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,6 +86,9 @@ func (s settings) reachable(h http.Handler) http.Handler {
 func listen(ctx context.Context, s settings, h drainer, log *slog.Logger) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.listen)
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("%w: another program has the port: stop it, or choose another one with --listen", err)
+		}
 		return fmt.Errorf("serve on %s: %w", s.listen, err)
 	}
 	hs := &http.Server{

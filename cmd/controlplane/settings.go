@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ type settings struct {
 }
 
 // settings puts flag over variable over file over default and checks the result. The error joins one error per
-// mistake, each beginning with the setting's name.
+// mistake, each beginning with where the setting was given.
 func (f serveFlags) settings() (settings, error) {
 	var wrong []error
 	file := &configFile{}
@@ -53,33 +54,46 @@ func (f serveFlags) settings() (settings, error) {
 			wrong = append(wrong, err)
 		}
 	}
-	check := func(name string, err error) {
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+	// check notes a mistake in a setting, which was given on the command line, or else by the file.
+	check := func(flag string, given bool, err error) {
+		switch {
+		case err == nil:
+		case given:
+			variable := "RETRYPLANE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+			wrong = append(wrong, fmt.Errorf("--%s ($%s): %w", flag, variable, err))
+		default:
+			wrong = append(wrong, fmt.Errorf("config: %s: %s: %w", f.Config, strings.ReplaceAll(flag, "-", "_"), err))
 		}
 	}
 
+	f.Redis = slices.DeleteFunc(slices.Clone(f.Redis), func(u string) bool { return u == "" }) // an empty variable
+
 	var s settings
 	var err error
-	s.auth, err = file.auth()
-	wrong = append(wrong, err) // names its fields itself
-	s.listen, err = parseListen(first(f.Listen, file.Listen, defaultListen), len(file.Tokens) > 0)
-	check("listen", err)
+	if !file.broken { // else what it says of tokens is anybody's guess
+		if s.auth, err = file.auth(); err != nil {
+			for _, e := range unjoin(err) {
+				wrong = append(wrong, fmt.Errorf("config: %s: %w", f.Config, e))
+			}
+		}
+	}
+	s.listen, err = parseListen(first(f.Listen, file.Listen, defaultListen), len(file.Tokens) > 0 || file.broken)
+	check("listen", f.Listen != "", err)
 	urls := f.Redis
 	if len(urls) == 0 {
 		urls = file.Redis
 	}
 	if len(urls) > 0 {
 		target, err := parseRedis(urls)
-		check("redis", err)
+		check("redis", len(f.Redis) > 0, err)
 		s.redis = &target
 	}
 	s.level, err = parseLevel(first(f.LogLevel, file.LogLevel, "info"))
-	check("log_level", err)
+	check("log-level", f.LogLevel != "", err)
 	s.json, err = parseFormat(first(f.LogFormat, file.LogFormat, "text"))
-	check("log_format", err)
+	check("log-format", f.LogFormat != "", err)
 	s.grace, err = parseGrace(first(f.ShutdownGrace, file.ShutdownGrace, defaultGrace.String()))
-	check("shutdown_grace", err)
+	check("shutdown-grace", f.ShutdownGrace != "", err)
 	return s, errors.Join(wrong...)
 }
 

@@ -101,7 +101,7 @@ func TestPrecedence(t *testing.T) {
 	// The wrong value shows which source won.
 	env := map[string]string{"RETRYPLANE_CONFIG": file, "RETRYPLANE_LISTEN": "from-env", "RETRYPLANE_LOG_LEVEL": "from-env"}
 	got := fails(t, []string{"--log-level", "from-flag"}, env)
-	wants(t, got, `listen: "from-env"`, `log_level: "from-flag"`)
+	wants(t, got, `--listen ($RETRYPLANE_LISTEN): "from-env"`, `--log-level ($RETRYPLANE_LOG_LEVEL): "from-flag"`)
 }
 
 // TestAllMistakesAtOnce: whoever fixes a config file wants the whole list.
@@ -118,8 +118,9 @@ tokens:
     scope: x
 `)
 	got := fails(t, []string{"serve", "--config", file, "--redis", "redis://:hunter2@", "--log-format", "xml", "--shutdown-grace", "1h"}, nil)
-	wants(t, got, "line 4: unknown key colour", "line 9: unknown key scope", `listen: "8080" must be host:port`,
-		"redis: URL 1: a host is missing", `log_level: "loud" must be`, `log_format: "xml" must be`, `shutdown_grace: "1h" must be`,
+	wants(t, got, "line 4: unknown key colour", "line 9: unknown key scope", "config: "+file+`: listen: "8080" must be host:port`,
+		"--redis ($RETRYPLANE_REDIS): URL 1: a host is missing", "config: "+file+`: log_level: "loud" must be`,
+		`--log-format ($RETRYPLANE_LOG_FORMAT): "xml" must be`, `--shutdown-grace ($RETRYPLANE_SHUTDOWN_GRACE): "1h" must be`,
 		"tokens[0].name", "tokens[0].sha256", "tokens[0].roles[0]")
 	if strings.Contains(got, "hunter2") {
 		t.Errorf("the password is shown:\n%s", got)
@@ -129,7 +130,7 @@ tokens:
 func TestListenNeedsTokensBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{":8080", "0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080", "example.com:8080", "127.0.0.1.example.com:8080"} {
-		wants(t, fails(t, []string{"--listen", addr}, nil), "listen:", "not a loopback address", "controlplane token")
+		wants(t, fails(t, []string{"--listen", addr}, nil), "--listen", "not a loopback address", "controlplane token")
 		if _, err := parseListen(addr, true); err != nil {
 			t.Errorf("%s with tokens: %v", addr, err)
 		}

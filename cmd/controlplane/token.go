@@ -6,8 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+
+	"github.com/retryplane/retryplane/internal/api"
 )
 
 // tokenFlags describe the token whose lines for the config file are printed.
@@ -17,19 +18,17 @@ type tokenFlags struct {
 	Dependencies []string `help:"Limit it to dependencies by these globs, such as 'payments*'."`
 }
 
-// roles that a token can have.
-var roles = []string{"report", "read", "operate"}
-
 // printToken prints a new random token. The config file gets only its hash, so a stolen file opens nothing.
 func printToken(stdout, stderr io.Writer, f tokenFlags) int {
-	for _, r := range f.Roles {
-		if !slices.Contains(roles, r) {
-			return refuse(stderr, fmt.Errorf("--roles: %q must be one of %s", r, strings.Join(roles, ", ")))
-		}
-	}
 	token := "rp_" + rand.Text() + rand.Text() // 260 bits
 	sum := sha256.Sum256([]byte(token))
 	hash := hex.EncodeToString(sum[:])
+	if _, err := api.NewAuth([]api.Token{{Name: f.Name, SHA256: hash, Roles: f.Roles, Dependencies: f.Dependencies}}); err != nil {
+		for _, e := range unjoin(err) {
+			fmt.Fprintf(stderr, "controlplane: --%s\n", strings.TrimPrefix(e.Error(), "tokens[0]."))
+		}
+		return exitUsage
+	}
 
 	var b strings.Builder
 	fmt.Fprintf(&b, "token:  %s\n", token)

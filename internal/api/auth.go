@@ -103,6 +103,8 @@ func NewAuth(tokens []Token) (*Auth, error) {
 		names[t.Name] = true
 		if raw, err := hex.DecodeString(t.SHA256); err != nil || len(raw) != sha256.Size {
 			wrong(i, "sha256", "64 hexadecimal digits: the SHA-256 of the token")
+		} else if guessable([sha256.Size]byte(raw)) {
+			wrong(i, "sha256", "the hash of a token that nobody can guess")
 		} else if k.hash = [sha256.Size]byte(raw); hashes[k.hash] {
 			wrong(i, "sha256", "the hash of a token of its own")
 		}
@@ -127,8 +129,11 @@ func NewAuth(tokens []Token) (*Auth, error) {
 			k.caller.roles |= roleRead
 		}
 		for j, glob := range t.Dependencies {
-			if _, err := path.Match(flat(glob), ""); err != nil || glob == "" {
+			switch _, err := path.Match(flat(glob), ""); {
+			case err != nil || glob == "":
 				wrong(i, fmt.Sprintf("dependencies[%d]", j), `a glob such as "payments/*"`)
+			case strings.ToLower(glob) != glob:
+				wrong(i, fmt.Sprintf("dependencies[%d]", j), "in lower case, as all names are")
 			}
 		}
 		a.known = append(a.known, k)
@@ -137,6 +142,16 @@ func NewAuth(tokens []Token) (*Auth, error) {
 		return nil, errors.Join(errs...)
 	}
 	return a, nil
+}
+
+// guessable reports whether the hash is that of a token that stands in examples everywhere.
+func guessable(hash [sha256.Size]byte) bool {
+	for _, token := range [...]string{"", "test", "token", "secret", "password", "changeme", "admin"} {
+		if hash == sha256.Sum256([]byte(token)) {
+			return true
+		}
+	}
+	return false
 }
 
 // identify finds out who sent r. The error is a problem that says what is wrong with the token.

@@ -48,6 +48,7 @@ var keepers = map[string][]string{
 	"github.com/alicebob/miniredis/v2":    {"cmd/controlplane"},
 	"github.com/prometheus/client_golang": {"internal/api", "cmd/controlplane", "pkg/client/prometheus"},
 	"github.com/hashicorp/golang-lru/v2":  {"pkg/client", "internal/exchange"},
+	"github.com/mattn/go-isatty":          {"cmd/demo"},
 	"github.com/alecthomas/kong":          {"cmd/controlplane", "cmd/agent", "cmd/demo"},
 	"go.yaml.in/yaml/v3":                  {"cmd/controlplane"},
 }
