@@ -22,6 +22,7 @@ var floorPlan = map[string][]string{
 	"pkg/wire":   {"pkg/policy"},
 	"pkg/client": {"pkg/policy", "pkg/wire"},
 
+	"pkg/client/otel":       {"pkg/client"},
 	"pkg/client/prometheus": {"pkg/client", "pkg/policy"},
 
 	"internal/keyspace":      {},
@@ -47,6 +48,7 @@ var keepers = map[string][]string{
 	"github.com/redis/go-redis/v9":        {"internal/script", "internal/script", "internal/sharedbreaker", "internal/sharedbudget", "cmd/controlplane"},
 	"github.com/alicebob/miniredis/v2":    {"cmd/controlplane"},
 	"github.com/prometheus/client_golang": {"internal/api", "cmd/controlplane", "pkg/client/prometheus"},
+	"go.opentelemetry.io/otel/attribute":  {"pkg/client/otel"},
 	"github.com/hashicorp/golang-lru/v2":  {"pkg/client", "internal/exchange"},
 	"github.com/mattn/go-isatty":          {"cmd/demo"},
 	"github.com/alecthomas/kong":          {"cmd/controlplane", "cmd/agent", "cmd/demo"},
@@ -195,6 +197,24 @@ func TestClientIsThin(t *testing.T) {
 		case d == module+"/pkg/policy", d == module+"/pkg/wire":
 		default:
 			t.Errorf("pkg/client must not depend on %s", d)
+		}
+	}
+}
+
+// TestAttributesAreSmall: whoever wants attributes gets no SDK, no tracer and no exporter with them.
+func TestAttributesAreSmall(t *testing.T) {
+	t.Parallel()
+	p := list(t)["pkg/client/otel"]
+	if p == nil {
+		t.Fatal("pkg/client/otel is missing")
+	}
+	thin := list(t)["pkg/client"]
+	for _, d := range p.Deps {
+		switch {
+		case standard(d), own(d), slices.Contains(thin.Deps, d):
+		case strings.HasPrefix(d, "go.opentelemetry.io/otel/attribute"), d == "github.com/cespare/xxhash/v2": // its hash
+		default:
+			t.Errorf("pkg/client/otel must not depend on %s", d)
 		}
 	}
 }
