@@ -1,15 +1,3 @@
-// Package client guards a program's calls to its dependencies, together with the rest of the fleet: by a breaker and a
-// retry budget per dependency that all instances share through a control plane.
-//
-// A guarded call does no I/O. It acts on a view, which an exchange with the control plane (a sync) renews in the
-// background. Without the control plane every instance goes on with a breaker and a budget of its own; calls never
-// fail, and never wait, because the control plane is away.
-//
-//	c, err := client.New("http://127.0.0.1:8080")
-//	...
-//	defer c.Close(context.Background())
-//	payments := c.Dependency("payments")
-//	err = payments.Do(ctx, func(ctx context.Context) error { return charge(ctx) })
 package client
 
 import (
