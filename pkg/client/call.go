@@ -284,16 +284,22 @@ func (c *request) lastEnd() string {
 
 // end closes the books of the call and tells its record. err is what stopped it, if that was not the policy.
 func (c *request) end(reason policy.StopReason, err error) {
-	if c.attempts > 0 {
-		c.dep.finished(c.attempts)
-		if reason != policy.StopDone {
-			c.dep.client.emit(Event{
-				Kind: EventGiveUp, Dependency: c.dep.name, Attempt: c.attempts, Reason: string(reason), Err: c.lastErr,
-			})
-		}
-	}
+	c.finish(reason)
 	if c.record != nil {
 		*c.record = c.told(reason, err)
+	}
+}
+
+// finish closes the books.
+func (c *request) finish(reason policy.StopReason) {
+	if c.attempts == 0 {
+		return
+	}
+	c.dep.finished(c.attempts)
+	if reason != policy.StopDone {
+		c.dep.client.emit(Event{
+			Kind: EventGiveUp, Dependency: c.dep.name, Attempt: c.attempts, Reason: string(reason), Err: c.lastErr,
+		})
 	}
 }
 
@@ -311,8 +317,11 @@ func (c *request) told(reason policy.StopReason, err error) Call {
 
 // fail ends the call with an error; err is what stopped it, nil if the errors of the attempts say it all.
 func (c *request) fail(reason policy.StopReason, err error) error {
+	c.finish(reason)
 	e := &Error{Call: c.told(reason, err)}
-	c.end(reason, err)
+	if c.record != nil {
+		*c.record = e.Call
+	}
 	for _, err := range slices.Backward(c.errs) {
 		e.errs = append(e.errs, err)
 	}
