@@ -44,7 +44,7 @@ func (f *watchFlags) Run(ctx context.Context, o *operator) error {
 	for failures := 0; ; failures++ {
 		err := w.listen(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // whoever watches wanted an end; err says only that
 		}
 		if !w.begun || final(err) {
 			return fmt.Errorf("watch: %w", err)

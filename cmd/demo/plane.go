@@ -69,7 +69,7 @@ var errEnded = errors.New("process ended")
 func (p *plane) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	select {
-	case <-p.ended:
+	case <-p.ended: //nolint:errcheck // we ended it
 	case <-time.After(5 * time.Second):
 		_ = p.cmd.Process.Kill()
 		<-p.ended //nolint:errcheck // we killed it
