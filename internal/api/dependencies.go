@@ -156,14 +156,17 @@ func (q *query) wrong(field, limit string) {
 	q.fields = append(q.fields, wire.ProblemField{Field: field, Limit: limit})
 }
 
-func (q *query) limit() int {
-	text := q.c.Query("limit")
+func (q *query) limit() int { return q.number("limit", defaultPage, mostPage) }
+
+// number reads a number from 1 to most.
+func (q *query) number(field string, otherwise, most int) int {
+	text := q.c.Query(field)
 	if text == "" {
-		return defaultPage
+		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > mostPage {
-		q.wrong("limit", fmt.Sprintf("1 to %d", mostPage))
+	if err != nil || n < 1 || n > most {
+		q.wrong(field, fmt.Sprintf("1 to %d", most))
 	}
 	return n
 }

@@ -32,6 +32,7 @@ func (s *Server) routes() []route {
 		{http.MethodGet, pathDependency, roleRead, s.getDependency},
 		{http.MethodGet, pathDependency + "/series", roleRead, s.getSeries},
 		{http.MethodGet, wire.PathTransitions, roleRead, s.listTransitions},
+		{http.MethodGet, wire.PathChains, roleRead, s.listChains},
 		{http.MethodGet, wire.PathStatus, roleRead, s.status},
 		{http.MethodGet, wire.PathWhoami, anyRole, s.whoami},
 		{http.MethodGet, pathOpenAPI, anyRole, s.openAPI},

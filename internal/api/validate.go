@@ -15,6 +15,7 @@ import (
 const (
 	mostEpoch   = 64                  // characters
 	mostToken   = 128                 // characters of a probe's token
+	mostLayer   = 1_000_000_000       // attempts of one retrying layer
 	mostNumber  = int64(1) << 53      // generations, revisions, versions: what JSON numbers hold exactly
 	mostLatency = wire.MaxCount * 1e3 // ms in one report's sum
 	// oldest is what longer ages and waits count as: a frozen instance that thaws after a week is not at fault, and
@@ -92,9 +93,27 @@ func (c *check) report(r *wire.Report) {
 			break
 		}
 	}
+	c.must("chains", len(r.Chains) <= wire.MaxChainsPerReport, fmt.Sprintf("at most %d", wire.MaxChainsPerReport))
+	for _, chain := range r.Chains {
+		if !c.chain(chain) {
+			break
+		}
+	}
 	c.number("applied.generation", r.Applied.Generation, mostNumber)
 	c.number("applied.override_revision", r.Applied.OverrideRevision, mostNumber)
 	c.number("applied.policy_version", r.Applied.PolicyVersion, mostNumber)
+}
+
+func (c *check) chain(chain wire.Chain) bool {
+	n := len(c.fields)
+	c.count("chains.requests", chain.Requests)
+	c.must("chains.layers", len(chain.Layers) >= 1 && len(chain.Layers) <= wire.MaxChainLayers, fmt.Sprintf("1 to %d", wire.MaxChainLayers))
+	for _, l := range chain.Layers {
+		if !c.text("chains.layers.name", l.Name, 1, wire.MaxLabel) || !c.must("chains.layers.most", l.Most >= 1 && l.Most <= mostLayer, fmt.Sprintf("1 to %d", mostLayer)) {
+			break
+		}
+	}
+	return len(c.fields) == n
 }
 
 // must reports ok.

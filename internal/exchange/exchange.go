@@ -45,6 +45,7 @@ type Exchange struct {
 	tally    *tally
 	answers  *answers
 	timeline timeline
+	chains   chains
 	watchers watchers
 	closed   chan struct{} // closed when Run has ended
 }
@@ -77,6 +78,7 @@ func (x *Exchange) Run(ctx context.Context) error {
 		wg.Go(func() { x.serveGroup(ctx, g) })
 	}
 	wg.Go(func() { x.reconcile(ctx) })
+	wg.Go(func() { x.noteChains(ctx) })
 	wg.Wait()
 	close(x.closed)
 	return nil

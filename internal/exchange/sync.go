@@ -72,6 +72,7 @@ func (x *Exchange) serve(key syncKey, r *wire.SyncRequest) (*wire.SyncResponse, 
 
 	byGroup := make(map[int][]*wire.Report)
 	for i := range r.Dependencies {
+		x.chains.note(r.Dependencies[i].Name, r.Dependencies[i].Chains)
 		g := keyspace.Group(r.Dependencies[i].Name)
 		byGroup[g] = append(byGroup[g], &r.Dependencies[i])
 	}

@@ -39,6 +39,8 @@ var (
 	epochLua string
 	//go:embed series.lua
 	seriesLua string
+	//go:embed chains.lua
+	chainsLua string
 	//go:embed clock.lua
 	clockLua string
 )
@@ -56,6 +58,7 @@ var (
 	forgetScript   = onBoard(forgetLua)
 	epochScript    = onBoard(epochLua)
 	seriesScript   = onBoard(seriesLua)
+	chainsScript   = onBoard(chainsLua)
 	clockScript    = onBoard(clockLua)
 )
 

@@ -98,6 +98,8 @@ type request struct {
 	cancel   <-chan struct{} // the caller's other way to cancel: http.Request.Cancel; nil = none
 	policy   *policy.Policy  // in force when the call began, and until it ends; with the caller's adjustments
 	refused  error           // the caller's adjustments are out of bounds: nothing is sent
+	served   *served         // whose request it is a part of; nil = nobody's that we know
+	id       string          // of the call, for layers below; "" until it is told
 	start    time.Time
 	deadline time.Time // the policy's or the caller's, whichever is earlier
 
@@ -110,7 +112,7 @@ type request struct {
 }
 
 func (d *Dependency) begin(ctx context.Context, o callOptions) request {
-	c := request{callOptions: o, dep: d, ctx: ctx, start: time.Now()}
+	c := request{callOptions: o, dep: d, ctx: ctx, served: servedBy(ctx), start: time.Now()}
 	c.policy, c.refused = o.adjusted.over(d.policy())
 	c.deadline = c.start.Add(c.policy.Retry.Deadline)
 	if at, ok := ctx.Deadline(); ok && at.Before(c.deadline) {
@@ -173,7 +175,7 @@ func (c *request) instant(v policy.Verdict, replayable bool) policy.Call {
 		Now: time.Now(), Deadline: c.deadline, Cancelled: c.cancelled(),
 		MinAttempt: min(leastAttempt, c.policy.Retry.AttemptTimeout),
 		Attempts:   c.attempts, Verdict: v, Prev: c.prev, Draw: rand.Float64(),
-		Replayable: replayable,
+		Replayable: replayable, OuterRetrying: c.served != nil && c.served.retrying,
 		// Asked only where the answer matters: that takes a lock, which calls that succeed have no need of.
 		BreakerClosed: v.Action != policy.Stop && c.dep.breakerClosed(),
 	}
@@ -292,6 +294,7 @@ func (c *request) end(reason policy.StopReason, err error) {
 
 // finish closes the books.
 func (c *request) finish(reason policy.StopReason) {
+	c.tellAbove(reason)
 	if c.attempts == 0 {
 		return
 	}

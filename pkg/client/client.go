@@ -29,7 +29,8 @@ type Client struct {
 	seq        atomic.Int64
 	syncs      atomic.Int64 // answered
 	syncErrors atomic.Int64
-	refused    atomic.Bool // a refusal was logged
+	malformed  atomic.Int64 // requests served whose Retry-Context was ignored
+	refused    atomic.Bool  // a refusal was logged
 
 	life   context.Context // of everything that runs in the background
 	end    context.CancelFunc

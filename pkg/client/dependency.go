@@ -21,6 +21,7 @@ type Dependency struct {
 	resends  atomic.Int64 // sends that nobody granted, beyond the attempts
 	debits   atomic.Int64 // sends that nobody granted, these included; the budget is to be charged
 	unfunded atomic.Int64 // retries that the budget refused
+	chains   chains
 	broken   atomic.Int64 // bodies that broke after their attempt had counted as a success
 
 	mu        sync.Mutex

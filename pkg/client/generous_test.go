@@ -67,6 +67,7 @@ func (g *generous) decide(r wire.Report) wire.Decision {
 		d.State, d.RemainingMS, d.Generation = wire.Open, 60_000, 2
 	}
 	sum := &g.reported
+	sum.Chains = append(sum.Chains, r.Chains...)
 	sum.Requests += r.Requests
 	sum.Attempts += r.Attempts
 	sum.Success += r.Success

@@ -117,6 +117,9 @@ func (d *Dependency) pack(now time.Time, number int64, asks bool) *parcel {
 		r.Attempts += resends
 	}
 	p.spread(d)
+	if len(p.reports) > 0 {
+		p.reports[len(p.reports)-1].Chains = d.chains.take()
+	}
 	return p
 }
 

@@ -10,7 +10,9 @@ type Stats struct {
 	SyncErrors    int64
 	LastError     error // why the last sync was not answered in full, such as ErrTokenRefused; nil = it was, or there was none
 	EventsDropped int64
-	Dependencies  map[string]DependencyStats // those in memory
+	// MalformedContexts counts the requests below a [Middleware] whose Retry-Context was ignored.
+	MalformedContexts int64
+	Dependencies      map[string]DependencyStats // those in memory
 }
 
 // DependencyStats are one dependency's counters since its handle was made, and what is known about it.
@@ -36,8 +38,8 @@ func (c *Client) Stats() Stats {
 	s := Stats{
 		Instance: c.instance, Degraded: c.link.now().cutOff,
 		Syncs: c.syncs.Load(), SyncErrors: c.syncErrors.Load(), LastError: c.link.why(),
-		EventsDropped: c.events.lost(),
-		Dependencies:  map[string]DependencyStats{},
+		EventsDropped: c.events.lost(), MalformedContexts: c.malformed.Load(),
+		Dependencies: map[string]DependencyStats{},
 	}
 	c.registry.each(func(d *Dependency) { s.Dependencies[d.name] = d.stats() })
 	return s

@@ -185,6 +185,7 @@ func (x *exchange) clone(a *attempt, body io.ReadCloser) *http.Request {
 			r.GetBody = nil // net/http would take its error for the reason why the request failed
 		}
 	}
+	r.Header = x.announce(r.Header, x.number)
 	if x.withoutExpect {
 		r.Header = r.Header.Clone()
 		r.Header.Del("Expect")

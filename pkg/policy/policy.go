@@ -92,6 +92,10 @@ type RetryPolicy struct {
 	Retry500               bool // retry status 500 of idempotent requests
 	RetryThrottledWrites   bool // retry 429 of requests that are not idempotent
 	RetryUnavailableWrites bool // retry 503 with a Retry-After of requests that are not idempotent
+
+	// Context sends Retry-Context with every attempt, so that a dependency that is a layer of ours does not retry our
+	// retries. It names this service to the dependency, so it is off by default.
+	Context bool
 }
 
 // Default returns the policy of a dependency that nobody configured.

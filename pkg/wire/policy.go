@@ -59,6 +59,7 @@ type RetryPolicy struct {
 	Retry500               *bool   `json:"retry_500,omitempty" yaml:"retry_500"`
 	RetryThrottledWrites   *bool   `json:"retry_throttled_writes,omitempty" yaml:"retry_throttled_writes"`
 	RetryUnavailableWrites *bool   `json:"retry_unavailable_writes,omitempty" yaml:"retry_unavailable_writes"`
+	Context                *bool   `json:"context,omitempty" yaml:"context"` // send Retry-Context
 }
 
 // Over returns base with the fields that w sets, validated. The error joins a [*policy.FieldError] per wrong field.
@@ -113,6 +114,7 @@ func (w Policy) Over(base policy.Policy) (policy.Policy, error) {
 		set(&q.Retry500, r.Retry500)
 		set(&q.RetryThrottledWrites, r.RetryThrottledWrites)
 		set(&q.RetryUnavailableWrites, r.RetryUnavailableWrites)
+		set(&q.Context, r.Context)
 	}
 	setMS(&p.ViewTTL, w.ViewTTLMS)
 	return p, p.Validate()
@@ -137,6 +139,7 @@ func FromPolicy(p policy.Policy) Policy {
 			BaseMS: ms(r.Base), CapMS: ms(r.Cap), Jitter: new(r.Jitter.String()), RetryAfterCapMS: ms(r.RetryAfterCap),
 			ReplayBufferBytes: &r.ReplayBuffer, Retry500: &r.Retry500,
 			RetryThrottledWrites: &r.RetryThrottledWrites, RetryUnavailableWrites: &r.RetryUnavailableWrites,
+			Context: &r.Context,
 		},
 		ViewTTLMS: ms(p.ViewTTL),
 	}

@@ -120,6 +120,21 @@ type Series struct {
 	AttemptsPerRequest [5]int64 `json:"attempts_per_request"`
 }
 
+// ChainList answers GET /v1/chains: the chains of retrying layers that were seen within a day, the latest first.
+type ChainList struct {
+	Chains []SeenChain `json:"chains"`
+}
+
+// SeenChain is a chain of layers that retry one after the other, the outermost first, above a dependency. More than
+// three sends of one request (Product) are too many.
+type SeenChain struct {
+	Dependency string       `json:"dependency"`
+	Layers     []ChainLayer `json:"layers"`
+	Product    int64        `json:"product"`  // most sends of one request
+	Requests   int64        `json:"requests"` // that came through it while it was remembered
+	LastSeen   time.Time    `json:"last_seen"`
+}
+
 // OverrideRequest is the body of PUT /v1/dependencies/{name}/override.
 type OverrideRequest struct {
 	Mode        string `json:"mode"`

@@ -11,6 +11,7 @@ const (
 	PathStream       = "/v1/stream"
 	PathDependencies = "/v1/dependencies"
 	PathTransitions  = "/v1/transitions"
+	PathChains       = "/v1/chains"
 	PathStatus       = "/v1/status"
 	PathWhoami       = "/v1/whoami"
 )
@@ -25,6 +26,8 @@ const (
 	MaxReason                = 500       // characters of an override's reason
 	MaxCount                 = 10_000_000
 	MaxProbesPerReport       = 100
+	MaxChainsPerReport       = 16
+	MaxChainLayers           = 9 // the eight that a Retry-Context may hold, and the one that reports
 	MaxOverrideMS      int64 = 7 * 24 * 3600 * 1000
 )
 
@@ -73,7 +76,22 @@ type Report struct {
 	WantProbe bool          `json:"want_probe,omitempty"`
 	Probes    []ProbeResult `json:"probes,omitempty"`
 
+	// Chains are the chains of more than one retrying layer that these requests came through, this instance the last.
+	Chains []Chain `json:"chains,omitempty"`
+
 	Applied Applied `json:"applied,omitzero"`
+}
+
+// Chain is layers that retry, the outermost first. How often one request may be sent is the product of their attempts.
+type Chain struct {
+	Layers   []ChainLayer `json:"layers"`
+	Requests int64        `json:"requests"`
+}
+
+// ChainLayer is one of them.
+type ChainLayer struct {
+	Name string `json:"name"`
+	Most int64  `json:"most"` // attempts
 }
 
 // Applied says which decisions the instance acts on, so that an operator can see "applied by 38 of 40".
