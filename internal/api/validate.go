@@ -84,6 +84,8 @@ func (c *check) report(r *wire.Report) {
 	c.count("failure_run", r.FailureRun)
 	c.count("ungranted", r.Ungranted)
 	c.count("want", r.Want)
+	r.NotBeforeMS = min(r.NotBeforeMS, wire.MaxNotBeforeMS)
+	c.number("not_before_ms", r.NotBeforeMS, wire.MaxNotBeforeMS)
 	c.must("probes", len(r.Probes) <= wire.MaxProbesPerReport, fmt.Sprintf("at most %d", wire.MaxProbesPerReport))
 	for _, p := range r.Probes {
 		if !c.text("probes.token", p.Token, 1, mostToken) {

@@ -31,6 +31,7 @@ type merged struct {
 	deposits  int64
 	debits    int64
 	wants     []want
+	notBefore time.Duration
 
 	// results of the flush
 	standing sharedbreaker.Standing
@@ -93,10 +94,11 @@ func (b *batch) add(by syncKey, r *wire.Report, oldest time.Duration) *merged {
 		m.deposits += r.Requests
 	}
 	m.debits += r.Ungranted
+	m.notBefore = max(m.notBefore, time.Duration(r.NotBeforeMS)*time.Millisecond)
 	if r.Want > 0 {
 		m.wants = append(m.wants, want{by, r.Want, time.Duration(r.WaitedMS) * time.Millisecond})
 	}
-	if r.Want > 0 || r.Failure > 0 || r.WantProbe || len(r.Probes) > 0 {
+	if r.Want > 0 || r.Failure > 0 || r.NotBeforeMS > 0 || r.WantProbe || len(r.Probes) > 0 {
 		b.urgent = true
 	}
 	return m
@@ -139,7 +141,7 @@ func (m *merged) report() sharedbreaker.Report {
 	const leaseSlack = 500 * time.Millisecond
 	r := sharedbreaker.Report{
 		Name: m.name, Policy: m.policy.Breaker, ProbeLease: m.policy.Retry.AttemptTimeout + leaseSlack,
-		Display: m.display, Probes: m.probes,
+		Display: m.display, Probes: m.probes, NotBefore: m.notBefore,
 	}
 	for _, by := range m.asks {
 		r.Asks = append(r.Asks, by.instance)

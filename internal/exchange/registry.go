@@ -73,7 +73,8 @@ func (r *registry) learn(sent time.Time, s sharedbreaker.Standing, full bool) ne
 	}
 	changed := s.Epoch != old.Epoch || s.Breaker.Generation != old.Breaker.Generation ||
 		s.Breaker.Ramping != old.Breaker.Ramping || s.Override.Revision != old.Override.Revision ||
-		s.Override.Mode != old.Override.Mode || s.Policy.Version != old.Policy.Version
+		s.Override.Mode != old.Override.Mode || s.Policy.Version != old.Policy.Version ||
+		!s.NotBefore.Equal(old.NotBefore)
 	r.adopt(e, sent, s, full)
 	return news{changed: changed, standing: e.standing}
 }

@@ -63,6 +63,9 @@ func (e *entry) resource() wire.Dependency {
 		Policy: wire.PolicyStatus{Source: "default", Version: s.Policy.Version, Policy: wire.FromPolicy(e.policy)},
 		AsOf:   s.Now.UTC(),
 	}
+	if s.NotBefore.After(s.Now) {
+		d.NotBefore = new(s.NotBefore.UTC())
+	}
 	if s.Policy.Version != 0 {
 		d.Policy.Source = "api"
 	}

@@ -169,6 +169,9 @@ func decision(s sharedbreaker.Standing, p policy.Policy, report *wire.Report) wi
 		FailurePPM:  s.FailureRate, Instances: s.Instances,
 		PolicyVersion: s.Policy.Version,
 	}
+	if rest := s.NotBefore.Sub(s.Now); !s.NotBefore.IsZero() && rest > 0 {
+		d.NotBeforeMS = ceilMS(rest)
+	}
 	if s.Breaker.State == policy.HalfOpen {
 		d.AdmitPPM = s.Breaker.Admit(s.Now, p.Breaker)
 	}

@@ -20,6 +20,10 @@ var (
 	ErrInForce  = errors.New("an override of the dependency stands") // Forget refuses
 )
 
+// MaxNotBefore bounds how long a dependency may keep retries away at a time: a typing error in a header must not do so
+// for a day.
+const MaxNotBefore = time.Hour
+
 // AnyRevision as an expected revision accepts whatever is there.
 const AnyRevision int64 = -1
 
@@ -34,6 +38,8 @@ type Report struct {
 	Instances []Instance // who reported, each once
 	Probes    []Probe    // ended trial requests
 	Asks      []string   // ids of the instances that want a probe permit, in order
+
+	NotBefore time.Duration // the dependency asked an instance not to be retried for so long; 0 = it did not
 }
 
 // Counts are attempts' outcomes that count for the trip rules of one generation.
@@ -100,6 +106,7 @@ type Standing struct {
 	Instances   int64           // live: reported within 30 s
 	Failing     int64           // of these, failing at their latest report under this generation
 	Applied     int64           // of these, acting on the override's revision
+	NotBefore   time.Time       // no retries before, as the dependency asked; may have passed; zero = it never did
 	LastReport  time.Time       // or when it was registered; from Read to a second
 
 	// Only what Observe and the operator's methods return:

@@ -9,6 +9,7 @@
 --   log         stream transitions
 --   s:<name>    hash   b = "epoch,generation,phase,since,episode,until,openings,reopenings,rate,reason",
 --                      a = registered at, r = "tag,run,version" of the rule counters,
+--                      x = no retries before, as the dependency asked; "" = it did not
 --                      n = "at,tag,failure rate,instances,failing,applied,revision,level,older level,since",
 --                      0 to 59 = bucket "tag,index,successes,failures,slow" of 500 ms
 --   p:<name>    hash   probe permits, see probe.lua

@@ -22,6 +22,9 @@ if ARGV[3] ~= '' and (tag == generation .. phase and version or '0') ~= ARGV[3] 
 end
 local now, id = clock(), ''
 redis.call('HSET', KEYS[2], 'b', ARGV[4])
+if ARGV[6] == 'reset' then
+  redis.call('HDEL', KEYS[2], 'x')
+end
 redis.call('EXPIRE', KEYS[2], STATE_TTL)
 if ARGV[5] == '0' then
   redis.call('ZREM', KEYS[4], 'b:' .. ARGV[1])

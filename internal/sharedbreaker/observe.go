@@ -89,8 +89,8 @@ func (b *Board) observe(ctx context.Context, group int, reports []Report, look b
 // read takes a row as observe.lua returns it, and returns the level of the dependency's sample.
 func (d *dossier) read(row *reply, now time.Time, epoch, name string) int {
 	breaker, run, counts, buckets := row.text(), row.text(), row.text(), row.text()
-	override, pol, last := row.text(), row.text(), row.text()
-	d.standing = Standing{Name: name, Now: now, Epoch: epoch, Breaker: decodeBreaker(epoch, breaker), LastReport: moment(last)}
+	override, pol, last, notBefore := row.text(), row.text(), row.text(), row.text()
+	d.standing = Standing{Name: name, Now: now, Epoch: epoch, Breaker: decodeBreaker(epoch, breaker), LastReport: moment(last), NotBefore: moment(notBefore)}
 	if o, ok := decodeRecord(override); ok {
 		d.standing.Override = o.override()
 	}
@@ -150,6 +150,9 @@ func (b *Board) encodeReport(r *Report, look bool) []byte {
 			j = append(j, ']')
 		}
 		j = append(j, ']')
+	}
+	if r.NotBefore > 0 {
+		j = strconv.AppendInt(append(j, `,"defer":`...), min(r.NotBefore, MaxNotBefore).Milliseconds(), 10)
 	}
 	if r.Display != (Display{}) {
 		j = append(j, `,"display":[`...)

@@ -9,11 +9,12 @@
 --         counts     [epoch, generation, successes, failures, slow] each
 --         display    the display counters
 --         instances  [id, rank, verdict, epoch, generation, override revision] each
+--         defer      ms for which the dependency asked not to be retried; at most an hour
 --         level      more instances than the sample takes reported at the rank below this one
 -- Returns {now, epoch, {for each report: b, r, n, buckets of the span "tag,index,s,f,slow;...", ovr, pol, latest
--- report}}; what there is not is ''. A breaker of an older epoch is returned as '' to who only looks.
+-- report, x}}; what there is not is ''. A breaker of an older epoch is returned as '' to who only looks.
 
-local BUCKETS, DISPLAY, SAMPLE, ROOM, LIVE = 60, 40, 128, 48, 30000
+local BUCKETS, DISPLAY, SAMPLE, ROOM, LIVE, DEFER = 60, 40, 128, 48, 30000, 3600000
 
 local now = clock()
 local epoch, used = memory(KEYS[1], ARGV[1], now)
@@ -203,16 +204,16 @@ end
 local touched = false
 
 local function observe(report, state, permits, sample, display, history, override)
-  local h = redis.call('HMGET', state, 'b', 'r', 'n', unpack(newest))
-  local b, r, n = h[1], h[2], h[3]
+  local h = redis.call('HMGET', state, 'b', 'r', 'n', newest[1], newest[2], newest[3], newest[4], 'x')
+  local b, r, n, x = h[1], h[2], h[3], h[8]
   local e, generation, phase = head(b)
   if e ~= epoch then
     if report.look then
-      return '', '', '', ''
+      return '', '', '', '', ''
     end
     b = register(report.name, state, permits, KEYS[2], epoch, used, now)
     e, generation, phase = head(b)
-    h, r, n = {}, false, false
+    h, r, n, x = {}, false, false, false
   end
   local tag, write = generation .. phase, {}
   generation = tonumber(generation)
@@ -230,7 +231,16 @@ local function observe(report, state, permits, sample, display, history, overrid
   local buckets, rate = span(state, tag, h, 4, report.min)
 
   if report.look then
-    return b, r or '', n or '', buckets
+    return b, r or '', n or '', buckets, x or ''
+  end
+  if report.defer then
+    local before = now + math.min(report.defer, DEFER)
+    if before > tonumber(x or 0) then
+      x = int(before)
+      write[#write + 1] = 'x'
+      write[#write + 1] = x
+      changed()
+    end
   end
   if report.display then
     show(display, history, report.display)
@@ -261,7 +271,7 @@ local function observe(report, state, permits, sample, display, history, overrid
   if #write > 0 then
     redis.call('HSET', state, unpack(write))
   end
-  return b, r or '', n, buckets
+  return b, r or '', n, buckets, x or ''
 end
 
 local reports, names, rows = {}, {}, {}
@@ -273,12 +283,12 @@ local overrides = redis.call('HMGET', KEYS[3], unpack(names))
 local policies = redis.call('HMGET', KEYS[4], unpack(names))
 for i, report in ipairs(reports) do
   local k = 5 * i - 1
-  local b, r, n, buckets = observe(report, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], overrides[i])
+  local b, r, n, buckets, x = observe(report, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], overrides[i])
   local last = moment
   if report.look then
     last = redis.call('ZSCORE', KEYS[2], report.name) or ''
   end
-  rows[i] = {b, r, n, buckets, overrides[i] or '', policies[i] or '', last}
+  rows[i] = {b, r, n, buckets, overrides[i] or '', policies[i] or '', last, x}
 end
 if touched then
   redis.call('EXPIRE', KEYS[2], STATE_TTL)

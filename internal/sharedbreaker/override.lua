@@ -54,5 +54,5 @@ remind(KEYS[6], 'o:' .. name, till)
 local _, generation = head(b)
 local id = note(KEYS[5], name, from, to, generation, reason, 'operator', ARGV[6], now)
 local policy = redis.call('HGET', KEYS[4], name) or ''
-local row = {b, '', n or '', '', v, policy, redis.call('ZSCORE', KEYS[2], name) or ''}
+local row = {b, '', n or '', '', v, policy, redis.call('ZSCORE', KEYS[2], name) or '', redis.call('HGET', KEYS[7], 'x') or ''}
 return {'ok', int(now), epoch, row, id, from, to, generation}

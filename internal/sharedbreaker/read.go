@@ -25,6 +25,7 @@ func (b *Board) Read(ctx context.Context, group int) (Group, error) {
 		s.Breaker = decodeBreaker(g.Epoch, row.text())
 		s.Override, s.Policy = overrides[s.Name].override(), policies[s.Name].policy()
 		s.adopt(decodeFleet(row.text()))
+		s.NotBefore = moment(row.text())
 		for row.more() {
 			s.Window.addRecent(row.text(), g.Now)
 		}

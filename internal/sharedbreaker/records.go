@@ -93,6 +93,7 @@ func (b *Board) Reset(ctx context.Context, name, actor string) (Standing, error)
 			return Standing{}, fmt.Errorf("reset %q: %w", name, err)
 		}
 		if won {
+			d.standing.NotBefore = time.Time{}
 			return d.standing, nil
 		}
 	}

@@ -64,9 +64,10 @@ func fleetPolicy() policy.Policy {
 	return p
 }
 
-func newClient(t *testing.T, r *Replica, i int) *client.Client {
+func newClient(t *testing.T, r *Replica, i int, opts ...client.Option) *client.Client {
 	t.Helper()
-	c, err := client.New("http://plane", client.WithHTTPClient(r.Client()), client.WithPolicy(fleetPolicy()), client.WithService("storm", fmt.Sprint(i)))
+	opts = append([]client.Option{client.WithHTTPClient(r.Client()), client.WithPolicy(fleetPolicy()), client.WithService("storm", fmt.Sprint(i))}, opts...)
+	c, err := client.New("http://plane", opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -143,11 +143,15 @@ func (c *request) next(v policy.Verdict, replayable bool) (Permit, policy.StopRe
 	if v.Reason == policy.StopDone { // what the gates would say, without asking the clock
 		return Permit{}, policy.StopDone, nil
 	}
+	own := v
 	if v.Action != policy.Stop {
 		v.After = max(v.After, c.dep.notBefore())
 	}
 	wait, reason := c.policy.Retry.Next(c.instant(v, replayable))
 	if reason != "" {
+		if own.After == v.After { // else the fleet knows more already
+			c.tellFleet(own, reason)
+		}
 		return Permit{}, reason, c.callerError()
 	}
 	ctx, stop := c.cancellable()
@@ -158,6 +162,9 @@ func (c *request) next(v policy.Verdict, replayable bool) (Permit, policy.StopRe
 	}
 	if reason := c.instant(v, replayable).Resend(); reason != "" {
 		return Permit{}, reason, c.callerError()
+	}
+	if c.dep.notBefore() > demandSlack { // heard while this retry waited
+		return Permit{}, policy.StopRetryAfter, nil
 	}
 	p, err := c.dep.acquireRetry(ctx, g)
 	if err != nil {

@@ -30,6 +30,7 @@ type Dependency struct {
 	renewing  time.Time // when the control plane was last asked because the view was old
 	barred    time.Time // until when the control plane is not asked again, which refused this very dependency
 	told      told
+	demand    time.Time // the dependency asked this instance not to retry before; until the control plane knows
 	override  override
 	version   int64 // of the policy in rules; 0 = the client's own
 	refused   int64 // version of a policy that makes no sense; 0 = none
@@ -108,13 +109,6 @@ func (d *Dependency) Name() string { return d.name }
 // policy is what is in force: the control plane's if it sent one, else the client's own. It is never nil and must not
 // be written to.
 func (d *Dependency) policy() *policy.Policy { return d.rules.Load() }
-
-// notBefore is how long the dependency still wants nobody to retry, as the fleet was told; 0 = no such wish.
-func (d *Dependency) notBefore() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return left(d.client.now(), d.told.notBefore)
-}
 
 // breakerClosed reports whether retries may be sent as far as breakers and operators are concerned: the effective state
 // is closed, here too, and not ramping.

@@ -388,7 +388,7 @@ func TestDoHeedsTheFleet(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c, plane := newGuard(t, quick())
-			plane.set(func(g *generous) { g.notBefore = 2000 })
+			plane.set(func(g *generous) { g.notBefore = time.Now().Add(2 * time.Second) })
 			d := c.Dependency("payments")
 			d.Do(t.Context(), fine)
 			plane.report(t, c)

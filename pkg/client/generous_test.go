@@ -22,8 +22,8 @@ type generous struct {
 	mu        sync.Mutex
 	grants    int64 // still to be had
 	open      bool  // the breakers are, for a minute
-	notBefore int64 // in milliseconds
-	down      bool  // it is out of reach
+	notBefore time.Time
+	down      bool // it is out of reach
 	reported  wire.Report
 }
 
@@ -61,7 +61,8 @@ func (g *generous) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (g *generous) decide(r wire.Report) wire.Decision {
 	d := wire.Decision{
-		Name: r.Name, Epoch: "e", Generation: 1, State: wire.Closed, Instances: 1, NotBeforeMS: g.notBefore,
+		Name: r.Name, Epoch: "e", Generation: 1, State: wire.Closed, Instances: 1,
+		NotBeforeMS: max(time.Until(g.notBefore), 0).Milliseconds(),
 	}
 	if g.open {
 		d.State, d.RemainingMS, d.Generation = wire.Open, 60_000, 2

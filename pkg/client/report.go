@@ -20,6 +20,7 @@ type parcel struct {
 	parts     []part
 	loose     remainder
 	delivered remainder // of loose: what the reports tell
+	demand    time.Time // what the dependency asked for; stays until the control plane knows
 	debits    int64
 	unfunded  int64
 	broken    int64
@@ -108,13 +109,15 @@ func (d *Dependency) pack(now time.Time, number int64, asks bool) *parcel {
 	p.loose.resends += resends
 	p.loose.singles += resends
 
-	if asks || !d.counters.empty() || p.debits+p.unfunded+resends > 0 {
+	p.demand = d.demand
+	if asks || !d.counters.empty() || p.debits+p.unfunded+resends > 0 || !p.demand.IsZero() {
 		r := p.add(d.counters, now)
 		if asks {
 			d.ask(p, r, now)
 		}
 		r.Ungranted, r.RejectedBudget = p.debits, p.unfunded
 		r.Attempts += resends
+		r.NotBeforeMS = left(now, p.demand).Milliseconds()
 	}
 	p.spread(d)
 	if len(p.reports) > 0 {
@@ -247,7 +250,7 @@ func (d *Dependency) applied() wire.Applied {
 
 // restful reports whether the dependency has nothing to say, nothing to wait for and nothing under way. It needs d.mu.
 func (d *Dependency) restful(now time.Time) bool {
-	if !d.active || d.cutOff(now) || len(d.retries.waiting) > 0 || d.probing.answered != nil {
+	if !d.active || d.cutOff(now) || !d.demand.IsZero() || len(d.retries.waiting) > 0 || d.probing.answered != nil {
 		return false
 	}
 	d.take(now)

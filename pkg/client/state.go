@@ -68,7 +68,7 @@ func (d *Dependency) State() View {
 	}
 	if v.Known {
 		v.Age = since(now, t.renewed)
-		v.NotBefore = left(now, t.notBefore)
+		v.NotBefore = max(left(now, t.notBefore), left(now, d.demand))
 	}
 	staleAt := link.staleAt(set.ViewTTL)
 	v.Stale = !staleAt.IsZero() && passed(now, staleAt)

@@ -217,6 +217,9 @@ func (s *stream) tell(dep *wire.Dependency) {
 			dec.Override = &wire.Override{Mode: o.Mode, Revision: o.Revision, RemainingMS: rest.Milliseconds()}
 		}
 	}
+	if dep.NotBefore != nil {
+		dec.NotBeforeMS = max(dep.NotBefore.Sub(dep.AsOf), 0).Milliseconds()
+	}
 	_ = d.order(dec, now, now, false)
 	d.adopt(dec, now, now, false)
 	d.rebuild(now)

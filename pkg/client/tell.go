@@ -17,6 +17,9 @@ func (d *Dependency) tell(p *parcel, dec *wire.Decision, sent time.Time, degrade
 	d.mu.Lock()
 	senseless := d.order(dec, sent, now, degraded)
 	d.adopt(dec, sent, now, degraded)
+	if !degraded && d.demand.Equal(p.demand) {
+		d.demand = time.Time{} // from now on it is the fleet's
+	}
 	d.rebuild(now)
 	if degraded {
 		d.unsettle(p.number, now)
@@ -73,8 +76,11 @@ func (d *Dependency) adopt(dec *wire.Decision, sent, now time.Time, degraded boo
 	if t.state == policy.Open {
 		t.until = sent.Add(ms(dec.RemainingMS))
 	}
-	if dec.NotBeforeMS > 0 {
+	switch {
+	case dec.NotBeforeMS > 0:
 		t.notBefore = sent.Add(ms(dec.NotBeforeMS))
+	case !degraded:
+		t.notBefore = time.Time{}
 	}
 	if !degraded {
 		t.renewed = later(t.renewed, sent)

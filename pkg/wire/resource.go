@@ -9,7 +9,9 @@ type Dependency struct {
 	Budget  BudgetStatus  `json:"budget"`
 	Window  Window        `json:"window"`
 	Policy  PolicyStatus  `json:"policy"`
-	AsOf    time.Time     `json:"as_of"`
+	// NotBefore is until when the dependency asked not to be retried, by a Retry-After to any instance; null if it did not.
+	NotBefore *time.Time `json:"not_before"`
+	AsOf      time.Time  `json:"as_of"`
 }
 
 // BreakerStatus holds the calculated state and what an operator put over it.

@@ -26,6 +26,7 @@ const (
 	MaxReason                = 500       // characters of an override's reason
 	MaxCount                 = 10_000_000
 	MaxProbesPerReport       = 100
+	MaxNotBeforeMS           = 3_600_000 // longer demands of a dependency are cut
 	MaxChainsPerReport       = 16
 	MaxChainLayers           = 9 // the eight that a Retry-Context may hold, and the one that reports
 	MaxOverrideMS      int64 = 7 * 24 * 3600 * 1000
@@ -75,6 +76,8 @@ type Report struct {
 	WaitedMS  int64         `json:"waited_ms,omitempty"` // how long the oldest of these has been waiting
 	WantProbe bool          `json:"want_probe,omitempty"`
 	Probes    []ProbeResult `json:"probes,omitempty"`
+
+	NotBeforeMS int64 `json:"not_before_ms,omitempty"` // the dependency asked that nobody retries before this
 
 	// Chains are the chains of more than one retrying layer that these requests came through, this instance the last.
 	Chains []Chain `json:"chains,omitempty"`

@@ -1,5 +1,6 @@
 // What a dependency's numbers mean: how bad, since when, in which words.
 
+import { duration, moment } from "./format";
 import type { Dependency, Mode, State } from "./wire";
 
 export const stateWord: Record<State, string> = { closed: "Closed", half_open: "Half-open", open: "Open" };
@@ -47,6 +48,12 @@ export function since(d: Dependency): number | undefined {
 export function hidden(d: Dependency): State | undefined {
   const { automatic, override } = d.breaker;
   return override && override.mode !== "no_retries" ? automatic.state : undefined;
+}
+
+/** That the dependency asked not to be retried, while that lasts; "" if it did not. */
+export function leftAlone(d: Dependency, now: number): string {
+  const until = d.not_before ? Date.parse(d.not_before) : 0;
+  return until > now ? `no retries before ${moment(until, now)} (in ${duration(until - now)}), as it asked` : "";
 }
 
 export const requestRate = (d: Dependency) => (d.window.requests * 1000) / (d.budget.window_ms || 10_000);

@@ -22,6 +22,7 @@ export interface Dependency {
   budget: Budget;
   window: Window;
   policy: Policy;
+  not_before: string | null;
   as_of: string;
 }
 

@@ -1,6 +1,6 @@
 // One dependency: what it does now, what it did in the last hour, and the levers.
 
-import { requestRate, retriesRest, since, stateWord } from "../condition";
+import { leftAlone, requestRate, retriesRest, since, stateWord } from "../condition";
 import { place } from "../fleet/page";
 import { BudgetBar, stateWords } from "../fleet/row";
 import { count, duration, percent, ppm, rate, spoken } from "../format";
@@ -53,6 +53,7 @@ export function DependencyPage({ name }: { name: string }) {
 function Head({ d, now }: { d: Dependency; now: number }) {
   const b = d.breaker;
   const from = since(d);
+  const asked = leftAlone(d, now);
   return (
     <section class={`head ${b.effective}`} data-name={d.name} data-state={b.effective} data-generation={b.automatic.generation}>
       <div class="title">
@@ -63,6 +64,7 @@ function Head({ d, now }: { d: Dependency; now: number }) {
           {from !== undefined && <span class="quiet"> for {duration(now - from)}</span>}
         </p>
         <p class="quiet">{why(d)}</p>
+        {asked && <p class="asked">{asked}</p>}
       </div>
       <Levers d={d} />
       {b.override && (

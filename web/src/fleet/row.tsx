@@ -1,4 +1,4 @@
-import { hidden, modeWord, requestRate, retriesRest, severity, since, spent, stateWord, wordOf } from "../condition";
+import { hidden, leftAlone, modeWord, requestRate, retriesRest, severity, since, spent, stateWord, wordOf } from "../condition";
 import { count, duration, percent, ppm, rate, share, spoken } from "../format";
 import { StateIcon } from "../page/icon";
 import { dependencyHash } from "../route";
@@ -26,7 +26,7 @@ export function Row({ d, now, index }: { d: Dependency; now: number; index: numb
       <td class="c-state">
         <StateIcon state={b.effective} />
         <span class={`word ${b.effective}`}>{stateWords(d)}</span>
-        <Second text={stateDetail(d, now)} />
+        <Second text={[leftAlone(d, now), stateDetail(d, now)].filter(Boolean).join(" · ")} />
       </td>
       <td class="n">{from === undefined ? <span class="quiet">–</span> : duration(now - from)}</td>
       <td class="n">
@@ -49,7 +49,7 @@ export function Row({ d, now, index }: { d: Dependency; now: number; index: numb
 }
 
 function Second({ text }: { text: string }) {
-  return text ? <small>{text}</small> : null;
+  return text ? <small title={text}>{text}</small> : null;
 }
 
 /** The state in words, with the operator's word where one gave an order. */
