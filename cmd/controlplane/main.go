@@ -93,6 +93,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	}
 	switch cmd.Command() {
 	case "serve":
+		c.Serve.variables = fromVariables(cmd)
 		return runServe(ctx, c.Serve, stderr)
 	case "token":
 		return printToken(stdout, stderr, c.Token)
@@ -129,14 +130,29 @@ func runServe(ctx context.Context, f serveFlags, stderr io.Writer) int {
 	return exitOK
 }
 
-// fromEnvironment returns the value of a flag's variable, or nil. An empty variable counts as unset.
+// fromEnvironment returns the value of a flag's variable, or nil. An empty variable counts as not given: kong, which
+// looks at the environment too, has taken it for the value and must be told the default.
 func fromEnvironment(f *kong.Flag, getenv func(string) string) any {
 	for _, name := range f.Envs {
 		if v := getenv(name); v != "" {
 			return v
 		}
 	}
+	if len(f.Envs) > 0 && f.HasDefault {
+		return f.Default
+	}
 	return nil
+}
+
+// fromVariables returns the variables that flags got their values from, by the flags' names.
+func fromVariables(cmd *kong.Context) map[string]string {
+	variables := map[string]string{}
+	for _, p := range cmd.Path {
+		if p.Flag != nil && p.Resolved {
+			variables[p.Flag.Name] = p.Flag.Envs[0]
+		}
+	}
+	return variables
 }
 
 // refuse reports what the user got wrong, each mistake on a line of its own.

@@ -24,6 +24,8 @@ type serveFlags struct {
 	LogLevel      string   `env:"RETRYPLANE_LOG_LEVEL" placeholder:"LEVEL" help:"debug, info, warn or error (info)."`
 	LogFormat     string   `env:"RETRYPLANE_LOG_FORMAT" placeholder:"FORMAT" help:"text or json (text)."`
 	ShutdownGrace string   `env:"RETRYPLANE_SHUTDOWN_GRACE" placeholder:"DURATION" help:"How long open requests may take after SIGTERM (10s)."`
+
+	variables map[string]string // by flag: those that a value came from; the others came from the command line
 }
 
 // Defaults and bounds.
@@ -54,13 +56,12 @@ func (f serveFlags) settings() (settings, error) {
 			wrong = append(wrong, err)
 		}
 	}
-	// check notes a mistake in a setting, which was given on the command line, or else by the file.
+	// check notes a mistake in a setting, which was given by flag or variable, or else by the file.
 	check := func(flag string, given bool, err error) {
 		switch {
 		case err == nil:
 		case given:
-			variable := "RETRYPLANE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-			wrong = append(wrong, fmt.Errorf("--%s ($%s): %w", flag, variable, err))
+			wrong = append(wrong, fmt.Errorf("%s: %w", first(f.variables[flag], "--"+flag), err))
 		default:
 			wrong = append(wrong, fmt.Errorf("config: %s: %s: %w", f.Config, strings.ReplaceAll(flag, "-", "_"), err))
 		}
