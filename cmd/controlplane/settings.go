@@ -50,10 +50,12 @@ type settings struct {
 func (f serveFlags) settings() (settings, error) {
 	var wrong []error
 	file := &configFile{}
-	if f.Config != "" {
-		var err error
-		if file, err = readConfig(f.Config); err != nil {
-			wrong = append(wrong, err)
+	inFile := func(err error) {
+		if err == nil {
+			return
+		}
+		for _, e := range unjoin(err) {
+			wrong = append(wrong, fmt.Errorf("config: %s: %w", f.Config, e))
 		}
 	}
 	// check notes a mistake in a setting, which was given by flag or variable, or else by the file.
@@ -63,30 +65,33 @@ func (f serveFlags) settings() (settings, error) {
 		case given:
 			wrong = append(wrong, fmt.Errorf("%s: %w", first(f.variables[flag], "--"+flag), err))
 		default:
-			wrong = append(wrong, fmt.Errorf("config: %s: %s: %w", f.Config, strings.ReplaceAll(flag, "-", "_"), err))
+			inFile(fmt.Errorf("%s: %w", strings.ReplaceAll(flag, "-", "_"), err))
 		}
 	}
 
-	f.Redis = slices.DeleteFunc(slices.Clone(f.Redis), func(u string) bool { return u == "" }) // an empty variable
+	if f.Config != "" {
+		text, err := readConfig(f.Config)
+		check("config", true, err)
+		if file.wrong = err != nil; !file.wrong {
+			file, err = parseConfig(text)
+			inFile(err)
+		}
+	}
 
 	var s settings
 	var err error
-	if !file.broken { // else what it says of tokens is anybody's guess
-		if s.auth, err = file.auth(); err != nil {
-			for _, e := range unjoin(err) {
-				wrong = append(wrong, fmt.Errorf("config: %s: %w", f.Config, e))
-			}
-		}
-	}
-	s.listen, err = parseListen(first(f.Listen, file.Listen, defaultListen), len(file.Tokens) > 0 || file.broken)
+	s.auth, err = file.auth()
+	inFile(err)
+	s.listen, err = parseListen(first(f.Listen, file.Listen, defaultListen), len(file.Tokens) > 0 || file.wrong)
 	check("listen", f.Listen != "", err)
-	urls := f.Redis
+	given := nonempty(f.Redis)
+	urls := given
 	if len(urls) == 0 {
-		urls = file.Redis
+		urls = nonempty(file.Redis)
 	}
 	if len(urls) > 0 {
 		target, err := parseRedis(urls)
-		check("redis", len(f.Redis) > 0, err)
+		check("redis", len(given) > 0, err)
 		s.redis = &target
 	}
 	s.level, err = parseLevel(first(f.LogLevel, file.LogLevel, "info"))
@@ -96,6 +101,11 @@ func (f serveFlags) settings() (settings, error) {
 	s.grace, err = parseGrace(first(f.ShutdownGrace, file.ShutdownGrace, defaultGrace.String()))
 	check("shutdown-grace", f.ShutdownGrace != "", err)
 	return s, errors.Join(wrong...)
+}
+
+// nonempty returns the values that are given: an empty variable, and an empty key of the file, is one empty value.
+func nonempty(values []string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 }
 
 // first returns the first that is given.

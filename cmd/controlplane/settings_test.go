@@ -127,6 +127,91 @@ tokens:
 	}
 }
 
+// TestMistakesInTheFile: each is said once, in words of the file and not of Go, and nothing follows from it. Every file
+// serves beyond loopback, for which it would need tokens.
+func TestMistakesInTheFile(t *testing.T) {
+	t.Parallel()
+	const token = "tokens:\n  - name: a\n    sha256: abababababababababababababababababababababababababababababababab\n    "
+	const there = ": there are listen, redis, log_level, log_format, shutdown_grace, tokens"
+	for text, want := range map[string]string{
+		"log-level: debug":             "line 1: unknown key log-level: is log_level meant?",
+		"Listen: a":                    "line 1: unknown key Listen: is listen meant?",
+		"lisen: a":                     "line 1: unknown key lisen: is listen meant?",
+		"token:\n  - name: a":          "line 1: unknown key token: is tokens meant?",
+		"colour: red":                  "line 1: unknown key colour" + there,
+		"name: a":                      "line 1: unknown key name" + there,
+		"x: a":                         "line 1: unknown key x" + there,
+		token + "role: [report]":       "line 4: unknown key role: is roles meant?",
+		token + "listen: a":            "line 4: unknown key listen: there are name, sha256, roles, dependencies, expires_at",
+		token + "roles: report":        "line 4: this key takes a list, such as [a, b], not `report`",
+		token + "expires_at: tomorrow": "line 4: expires_at must be a time such as 2030-01-01T00:00:00Z",
+		token + "expires_at: [2030]":   "line 4: expires_at must be a time such as 2030-01-01T00:00:00Z",
+		"tokens: none":                 "line 1: tokens must be a list, as controlplane token prints it",
+		"tokens: [none]":               "line 1: a token must be keys and their values, as controlplane token prints them",
+		"redis: {url: hunter2}":        "line 1: redis must be a URL or a list of URLs",
+		"none":                         "line 1: the file must be keys and their values, such as listen: 127.0.0.1:8080",
+		"log_level: [info]":            "line 1: this key does not take a list or a map",
+		"log_level: a\nlog_level: b":   `line 2: mapping key "log_level" already defined at line 1`,
+		"log_level: info\n---\nx: y":   "line 2: only one document is read: what is after the --- would not count",
+	} {
+		file := config(t, text+"\n")
+		got := strings.ReplaceAll(fails(t, []string{"--listen", ":0", "--config", file}, nil), file, "FILE")
+		if want := "controlplane: config: FILE: " + want + "\n"; got != want {
+			t.Errorf("%s:\ngot  %swant %s", text, got, want)
+		}
+	}
+}
+
+// TestFileOutOfReach: neither does anything follow from a file that cannot be read.
+func TestFileOutOfReach(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		filepath.Join(t.TempDir(), "missing"):       "no such file",
+		t.TempDir():                                 "is a directory",
+		config(t, strings.Repeat("#", maxConfig+1)): "must be at most 1048576 bytes",
+	} {
+		for _, got := range []string{
+			strings.ReplaceAll(fails(t, []string{"--listen", ":0", "--config", path}, nil), "--config", "NAME"),
+			strings.ReplaceAll(fails(t, []string{"--listen", ":0"}, map[string]string{"RETRYPLANE_CONFIG": path}), "RETRYPLANE_CONFIG", "NAME"),
+		} {
+			wants(t, got, "controlplane: NAME: ", want)
+			if strings.Count(got, "\n") != 1 {
+				t.Errorf("more than one mistake:\n%s", got)
+			}
+		}
+	}
+}
+
+// TestEmptyKeys count as not given, like empty variables.
+func TestEmptyKeys(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"listen:\nredis:\nlog_level:\nlog_format:\nshutdown_grace:\ntokens:\n",
+		"listen: ''\nredis: ''\nlog_level: ''\nlog_format: ''\nshutdown_grace: ''\ntokens: []\n",
+		"redis: ['']\n",
+	} {
+		got, err := serveFlags{Config: config(t, text)}.settings()
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		want := settings{listen: defaultListen, grace: defaultGrace}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// TestExpiryInQuotes: Helm's toYaml writes a time as a string.
+func TestExpiryInQuotes(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"2030-01-01T00:00:00Z", `"2030-01-01T00:00:00Z"`, "2030-01-01T01:00:00+01:00", "2030-01-01"} {
+		c, err := parseConfig([]byte("tokens: [{expires_at: " + text + "}]"))
+		if want := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC); err != nil || !c.Tokens[0].ExpiresAt.Equal(want) {
+			t.Errorf("%s: got %v, %v", text, c.Tokens, err)
+		}
+	}
+}
+
 func TestListenNeedsTokensBeyondLoopback(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{":8080", "0.0.0.0:8080", "[::]:8080", "192.0.2.1:8080", "example.com:8080", "127.0.0.1.example.com:8080"} {
