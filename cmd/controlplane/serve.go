@@ -82,14 +82,24 @@ func (s settings) reachable(h http.Handler) http.Handler {
 	})
 }
 
+// advice says what to do when an address cannot be listened on.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return ": another program has the port: stop it, or choose another one with --listen"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return ": this machine does not have the address: choose one of its own with --listen, or :PORT for all of them"
+	case errors.Is(err, syscall.EACCES):
+		return ": this user may not have the port: choose one above 1023 with --listen"
+	}
+	return ""
+}
+
 // listen serves h until ctx ends and the last request has ended or the grace time is over.
 func listen(ctx context.Context, s settings, h drainer, log *slog.Logger) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.listen)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w: another program has the port: stop it, or choose another one with --listen", err)
-		}
-		return fmt.Errorf("serve on %s: %w", s.listen, err)
+		return fmt.Errorf("serve on %s: %w%s", s.listen, err, advice(err))
 	}
 	hs := &http.Server{
 		Handler:           s.reachable(h),
