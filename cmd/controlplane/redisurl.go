@@ -76,7 +76,8 @@ func (t redisTarget) equal(o redisTarget) bool {
 // parseRedisURL reads scheme://[user:password@]host[:port][,host[:port]...][/path][?query]. net/url refuses several
 // hosts, so the parts are cut by hand.
 func parseRedisURL(raw string) (redisTarget, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
+	// A Secret that was made of a file ends with its line break.
+	scheme, rest, ok := strings.Cut(strings.TrimSpace(raw), "://")
 	if !ok {
 		return redisTarget{}, errors.New("must begin with " + redisSchemes)
 	}

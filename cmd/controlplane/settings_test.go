@@ -29,6 +29,7 @@ func TestParseRedis(t *testing.T) {
 	for url, want := range map[string]redisTarget{
 		"redis://127.0.0.1:6379/0":                 {topology: standalone, addrs: []string{"127.0.0.1:6379"}},
 		"redis://cache":                            {topology: standalone, addrs: []string{"cache:6379"}},
+		"redis://cache:7000/3\n":                   {topology: standalone, addrs: []string{"cache:7000"}, db: 3},
 		"redis://[::1]:7000/3":                     {topology: standalone, addrs: []string{"[::1]:7000"}, db: 3},
 		"redis://[::1]":                            {topology: standalone, addrs: []string{"[::1]:6379"}},
 		"redis://:p%40ss@cache/1":                  {topology: standalone, addrs: []string{"cache:6379"}, password: "p@ss", db: 1},
