@@ -3,6 +3,7 @@ package charts_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -106,6 +107,85 @@ func TestTemplatesUseKnownValues(t *testing.T) {
 	for k := range values {
 		if !used[k] {
 			t.Errorf("no template uses %s", k)
+		}
+	}
+}
+
+// TestPlaceholders: what stands in the comments and the README for a token's hash is nobody's, and the schema refuses it.
+func TestPlaceholders(t *testing.T) {
+	t.Parallel()
+	var schema struct {
+		Properties struct {
+			Tokens struct {
+				Items struct {
+					Properties map[string]struct {
+						Pattern string `json:"pattern"`
+					} `json:"properties"`
+				} `json:"items"`
+			} `json:"tokens"`
+		} `json:"properties"`
+	}
+	if err := json.Unmarshal(read(t, "values.schema.json"), &schema); err != nil {
+		t.Fatal(err)
+	}
+	allowed := regexp.MustCompile(schema.Properties.Tokens.Items.Properties["sha256"].Pattern)
+	if !allowed.MatchString(strings.Repeat("ab", 32)) {
+		t.Errorf("%s refuses a hash", allowed)
+	}
+	for _, name := range []string{"values.yaml", "README.md"} {
+		found := regexp.MustCompile(`sha256: (.*)`).FindAllStringSubmatch(string(read(t, name)), -1)
+		if len(found) == 0 {
+			t.Errorf("%s shows no token", name)
+		}
+		for _, m := range found {
+			if allowed.MatchString(m[1]) {
+				t.Errorf("%s: %s could be used as it stands", name, m[1])
+			}
+			if strings.Contains(m[1], ": ") {
+				t.Errorf("%s: %s is no YAML, so whoever forgets it hears of YAML and not of the token", name, m[1])
+			}
+		}
+	}
+}
+
+// TestImage: the Dockerfile builds what the chart runs, as the user that it runs as.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	dockerfile, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Pod struct {
+			User  int `yaml:"runAsUser"`
+			Group int `yaml:"runAsGroup"`
+		} `yaml:"podSecurityContext"`
+	}
+	if err := yaml.Unmarshal(read(t, "values.yaml"), &values); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
+	if language == nil {
+		t.Fatal("go.mod names no version of Go")
+	}
+	for _, line := range []string{
+		fmt.Sprintf("FROM golang:%s AS build", language[1]),
+		"FROM scratch",
+		fmt.Sprintf("USER %d:%d", values.Pod.User, values.Pod.Group),
+		"EXPOSE 8080",
+		`ENTRYPOINT ["/usr/local/bin/controlplane"]`,
+	} {
+		if !strings.Contains(string(dockerfile), line+"\n") {
+			t.Errorf("the Dockerfile lacks %q", line)
+		}
+	}
+	for _, f := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(dockerfile), -1) {
+		if strings.Contains(f[1], "/") {
+			t.Errorf("%s is not an image with a short name", f[1])
 		}
 	}
 }
