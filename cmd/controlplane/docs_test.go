@@ -20,7 +20,7 @@ func TestExampleConfig(t *testing.T) {
 	if _, err := (serveFlags{Config: config(t, string(text))}).settings(); err == nil || !strings.Contains(err.Error(), "tokens[0].sha256") {
 		t.Errorf("the placeholder is taken for a token's hash: %v", err)
 	}
-	filled := strings.Replace(string(text), "<printed by controlplane token>", strings.Repeat("ab", 32), 1)
+	filled := strings.Replace(string(text), "<sha256 printed by controlplane token>", strings.Repeat("ab", 32), 1)
 	s, err := (serveFlags{Config: config(t, filled)}).settings()
 	if err != nil {
 		t.Fatal(err)
