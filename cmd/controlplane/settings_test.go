@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -159,6 +160,27 @@ func TestMistakesInTheFile(t *testing.T) {
 		got := strings.ReplaceAll(fails(t, []string{"--listen", ":0", "--config", file}, nil), file, "FILE")
 		if want := "controlplane: config: FILE: " + want + "\n"; got != want {
 			t.Errorf("%s:\ngot  %swant %s", text, got, want)
+		}
+	}
+}
+
+// TestHashes: a token's hash must be one, and not that of a token that everybody knows.
+func TestHashes(t *testing.T) {
+	t.Parallel()
+	sum := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+	for hash, want := range map[string]string{
+		"":                                "must be 64 hexadecimal digits",
+		sum("a")[1:]:                      "must be 64 hexadecimal digits",
+		"z" + sum("a")[1:]:                "must be 64 hexadecimal digits",
+		"<printed by controlplane token>": "must be 64 hexadecimal digits",
+		sum("test"):                       "must be the hash of a token that nobody can guess",
+		sum(""):                           "must be the hash of a token that nobody can guess",
+	} {
+		file := config(t, fmt.Sprintf("tokens:\n  - {name: a, roles: [read], sha256: %q}\n", hash))
+		got := fails(t, []string{"--config", file}, nil)
+		wants(t, got, "config: "+file+": tokens[0].sha256: "+want)
+		if strings.Count(got, "\n") != 1 {
+			t.Errorf("more than one mistake:\n%s", got)
 		}
 	}
 }
