@@ -28,7 +28,10 @@ func (s *chains) note(dependency string, seen []wire.Chain) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range seen {
-		chain := &sharedbreaker.Chain{Dependency: dependency, Layers: c.Layers}
+		chain := &sharedbreaker.Chain{Dependency: dependency}
+		for _, l := range c.Layers {
+			chain.Layers = append(chain.Layers, sharedbreaker.ChainLayer(l))
+		}
 		key, err := json.Marshal(chain)
 		if err != nil {
 			continue // it was made of JSON
@@ -90,8 +93,9 @@ func (x *Exchange) Chains(ctx context.Context) (wire.ChainList, error) {
 	}
 	out := wire.ChainList{Chains: make([]wire.SeenChain, len(list))}
 	for i, c := range list {
-		out.Chains[i] = wire.SeenChain{Dependency: c.Dependency, Layers: c.Layers, Product: 1, Requests: c.Requests, LastSeen: c.Seen.UTC()}
+		out.Chains[i] = wire.SeenChain{Dependency: c.Dependency, Product: 1, Requests: c.Requests, LastSeen: c.Seen.UTC()}
 		for _, l := range c.Layers {
+			out.Chains[i].Layers = append(out.Chains[i].Layers, wire.ChainLayer(l))
 			const enough = 1_000_000_000 // more says nothing more
 			out.Chains[i].Product = min(out.Chains[i].Product*l.Most, enough)
 		}

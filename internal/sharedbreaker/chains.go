@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/retryplane/retryplane/pkg/wire"
 )
 
 // Chains are kept for ChainsKept after they were seen last, and at most MaxChains of them, the latest.
@@ -22,11 +20,17 @@ const chainsKey = "rp:{chains}:seen"
 
 // Chain is layers that retry one after the other above a dependency, the outermost first.
 type Chain struct {
-	Dependency string            `json:"dependency"`
-	Layers     []wire.ChainLayer `json:"layers"`
+	Dependency string       `json:"dependency"`
+	Layers     []ChainLayer `json:"layers"`
 
 	Requests int64     `json:"-"` // that came through it while it was kept
 	Seen     time.Time `json:"-"` // last; of the store's clock
+}
+
+// ChainLayer is one of them.
+type ChainLayer struct {
+	Name string `json:"name"`
+	Most int64  `json:"most"` // attempts
 }
 
 // NoteChains adds to the chains that were seen. Requests is how many came through each since it was noted last.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/retryplane/retryplane/internal/redistest"
-	"github.com/retryplane/retryplane/pkg/wire"
 )
 
 // TestChains: requests add up over replicas, whoever notes them; the latest are kept.
@@ -15,7 +14,7 @@ func TestChains(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, srv *redistest.Server) {
 		one, two := New(srv.Client(t)), New(srv.Client(t))
-		layers := []wire.ChainLayer{{Name: "shop", Most: 3}, {Name: "cart", Most: 2}}
+		layers := []ChainLayer{{Name: "shop", Most: 3}, {Name: "cart", Most: 2}}
 		for i, b := range []*Board{one, two, one} {
 			if err := b.NoteChains(t.Context(), []Chain{{Dependency: "stock", Layers: layers, Requests: int64(i + 1)}}); err != nil {
 				t.Fatal(err)
@@ -55,7 +54,7 @@ func TestChainsAreForgotten(t *testing.T) {
 	b := New(srv.Client(t))
 	note := func(dependency string) {
 		t.Helper()
-		if err := b.NoteChains(t.Context(), []Chain{{Dependency: dependency, Layers: []wire.ChainLayer{{Name: "a", Most: 2}}, Requests: 1}}); err != nil {
+		if err := b.NoteChains(t.Context(), []Chain{{Dependency: dependency, Layers: []ChainLayer{{Name: "a", Most: 2}}, Requests: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
