@@ -22,6 +22,7 @@ var floorPlan = map[string][]string{
 	"pkg/wire":   {"pkg/policy"},
 	"pkg/client": {"pkg/policy", "pkg/wire"},
 
+	"pkg/client/grpcretry":  {"pkg/client", "pkg/policy"},
 	"pkg/client/otel":       {"pkg/client"},
 	"pkg/client/prometheus": {"pkg/client", "pkg/policy"},
 
@@ -49,6 +50,9 @@ var keepers = map[string][]string{
 	"github.com/alicebob/miniredis/v2":    {"cmd/controlplane"},
 	"github.com/prometheus/client_golang": {"internal/api", "cmd/controlplane", "pkg/client/prometheus"},
 	"go.opentelemetry.io/otel/attribute":  {"pkg/client/otel"},
+	"google.golang.org/grpc":              {"pkg/client/grpcretry"},
+	"google.golang.org/genproto":          {"pkg/client/grpcretry"},
+	"google.golang.org/protobuf":          {"pkg/client/grpcretry"},
 	"github.com/hashicorp/golang-lru/v2":  {"pkg/client", "internal/exchange"},
 	"github.com/mattn/go-isatty":          {"cmd/demo"},
 	"github.com/alecthomas/kong":          {"cmd/controlplane", "cmd/agent", "cmd/demo"},

@@ -106,6 +106,7 @@ type request struct {
 	attempts   int            // sent so far
 	last       policy.Attempt // how the last of them ended
 	lastErr    error          // its error; nil after a response
+	lastWord   string         // how it ended, in a word of another protocol; "" = see last
 	lastStatus int            // of the last response
 	prev       time.Duration  // wait before the last attempt
 	errs       []error        // of the attempts, the earliest first
@@ -285,6 +286,9 @@ func (c *request) judge(a policy.Attempt, err error) policy.Verdict {
 
 // lastEnd is how the last attempt ended, in a word: the condition's, or the status.
 func (c *request) lastEnd() string {
+	if c.lastWord != "" {
+		return c.lastWord
+	}
 	if c.last.Condition == policy.Answered {
 		return strconv.Itoa(c.last.Status)
 	}
