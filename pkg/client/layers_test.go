@@ -22,7 +22,6 @@ type tower struct {
 	planes []*generous
 	guards []*client.Client
 	layers []http.RoundTripper
-	below  string // address of the dependency
 }
 
 // newTower builds it. middleware is around the servers of the two lower layers; the lowest service is the last.

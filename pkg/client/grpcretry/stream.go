@@ -163,7 +163,7 @@ func (s *stream) SendMsg(m any) error {
 	if s.committed && current == s.current || s.room < 0 {
 		return err
 	}
-	return nil // it broke, and may be begun again with all that was sent: receiving will tell
+	return nil //nolint:nilerr // it broke, and may be begun again with all that was sent: receiving will tell
 }
 
 // keep keeps a message to be sent again. It needs mu.
