@@ -27,7 +27,7 @@ func TestAttempts(t *testing.T) {
 			if last != nil && last.Err() == nil {
 				t.Error("the context of the attempt before still lives")
 			}
-			last = calls.Context() //nolint:fatcontext // each replaces the one before
+			last = calls.Context() //nolint:fatcontext // not nested: each attempt has its own
 			calls.Done(errDown, "down", retryAlways)
 			calls.Done(nil, "twice", retryAlways) // is once
 		}

@@ -163,7 +163,7 @@ func (s *stream) SendMsg(m any) error {
 	if s.committed && current == s.current || s.room < 0 {
 		return err
 	}
-	return nil //nolint:nilerr // it broke, and may be begun again with all that was sent: receiving will tell
+	return nil // it broke, and may be begun again with all that was sent: receiving will tell
 }
 
 // keep keeps a message to be sent again. It needs mu.
@@ -183,9 +183,9 @@ func (s *stream) keep(m any) {
 func (s *stream) CloseSend() error {
 	s.mu.Lock()
 	s.closed = true
-	current, over := s.current, s.over
+	current, over := s.current, s.over != nil
 	s.mu.Unlock()
-	if over != nil {
+	if over {
 		return nil
 	}
 	return current.CloseSend()
