@@ -186,7 +186,7 @@ func (s *stream) CloseSend() error {
 	current, over := s.current, s.over != nil
 	s.mu.Unlock()
 	if over {
-		return nil
+		return nil //nolint:nilerr // there is nothing left to close; receiving tells the error
 	}
 	return current.CloseSend()
 }
